@@ -84,25 +84,25 @@ def measure(place: str | Path, people: int) -> dict[str, Any]:
         admit(batch)
         session.commit()
 
-    found: dict[str, Any] = {"people": people, "batches": {}}
+    measurements: dict[str, Any] = {"people": people, "batches": {}}
     for size in SIZES:
-        found["batches"][str(size)] = {
+        measurements["batches"][str(size)] = {
             "charged": measured(charge, size, people),
             "on_disk": measured(durable, size, people),
         }
-        print(size, found["batches"][str(size)], flush=True)
-    found["session"] = {
+        print(size, measurements["batches"][str(size)], flush=True)
+    measurements["session"] = {
         "charged": measured(admit, SESSION, people),
         "on_disk": measured(durably_admit, SESSION, people),
     }
     account.close()
     start = time.perf_counter()
     again = Account(place)
-    found["open_seconds"] = float(f"{time.perf_counter() - start:.2g}")
+    measurements["open_seconds"] = float(f"{time.perf_counter() - start:.2g}")
     again.close()
     if account.path is not None:
-        found["megabytes"] = round(account.path.stat().st_size / 1e6)
-    return found
+        measurements["megabytes"] = round(account.path.stat().st_size / 1e6)
+    return measurements
 
 
 def waits(folder: Path) -> float:
@@ -118,11 +118,11 @@ def waits(folder: Path) -> float:
     return float(f"{1e3 * np.median(took):.2g}")
 
 
-def text(found: dict[str, Any]) -> str:
+def text(taken: dict[str, Any]) -> str:
     """Return the block of the page."""
     rows = [("a batch of", "charges a second", "with a commit each", "processor time per charge")]
-    named = [(f"{int(size):,}", one) for size, one in found["batches"].items()]
-    named.append((f"{SESSION}, as records of a session", found["session"]))
+    named = [(f"{int(size):,}", one) for size, one in taken["batches"].items()]
+    named.append((f"{SESSION}, as records of a session", taken["session"]))
     rows += [
         (
             name,
@@ -134,20 +134,20 @@ def text(found: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"An SQLite account of {found['people']:,} people has {found['megabytes']} MB, and is "
-            f"opened and checked in {found['open_seconds']:g} s. A commit waits for the disk, "
-            f"which takes {found['disk_ms']:g} ms for 4 KB. Load of the machine: {found['load']:g} "
-            f"on {found['processors']} processors (SQLite {found['sqlite']}, Python "
-            f"{found['python']}).",
+            f"An SQLite account of {taken['people']:,} people has {taken['megabytes']} MB, and is "
+            f"opened and checked in {taken['open_seconds']:g} s. A commit waits for the disk, "
+            f"which takes {taken['disk_ms']:g} ms for 4 KB. Load of the machine: {taken['load']:g} "
+            f"on {taken['processors']} processors (SQLite {taken['sqlite']}, Python "
+            f"{taken['python']}).",
             "",
             table(rows),
         ]
     )
 
 
-def on_page(page: str, found: dict[str, Any]) -> str:
+def on_page(page: str, measurements: dict[str, Any]) -> str:
     """Return the page with the block written again."""
-    return replaced(page, "account", lambda _, __: text(found))
+    return replaced(page, "account", lambda _, __: text(measurements))
 
 
 def main() -> None:
@@ -161,15 +161,15 @@ def main() -> None:
         return
     if options.people:
         with tempfile.TemporaryDirectory() as folder:
-            found = measure(Path(folder) / "people.db", options.people)
-            found["disk_ms"] = waits(Path(folder))
-        found |= {
+            measurements = measure(Path(folder) / "people.db", options.people)
+            measurements["disk_ms"] = waits(Path(folder))
+        measurements |= {
             "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0,
             "processors": os.cpu_count(),
             "sqlite": sqlite3.sqlite_version,
             "python": platform.python_version(),
         }
-        STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        STORED.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
     stored = json.loads(STORED.read_text("utf-8"))
     PAGE.write_text(on_page(PAGE.read_text("utf-8"), stored), encoding="utf-8")
 

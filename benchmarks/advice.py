@@ -113,11 +113,11 @@ def losses(log: str, agents: dict[str, Any], horizon: int, **kwargs: Any) -> dic
     )
     rows = {row.agent: row for row in result.rows}
     base = rows.pop(BASE)
-    found = {}
+    percents = {}
     for label, row in rows.items():
         lost = 100.0 * (row.regret - base.regret)[:, -1] / base.reward[:, -1].mean()
-        found[label] = [float(lost.mean()), 2.0 * float(lost.std(ddof=1) / np.sqrt(len(lost)))]
-    return found
+        percents[label] = [float(lost.mean()), 2.0 * float(lost.std(ddof=1) / np.sqrt(len(lost)))]
+    return percents
 
 
 def known(name: str, advice: Advice) -> str:
@@ -153,10 +153,10 @@ def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str
     elif (
         problem.kind == "recommendation" and getattr(settings["data"], "clicked", None) is not None
     ):
-        found = best_fixed_action(problem)
-        own = settings["data"].clicked[settings["data"].items == int(found.action)]
+        fixed = best_fixed_action(problem)
+        own = settings["data"].clicked[settings["data"].items == int(fixed.action)]
         independent = float(own.mean()), float(own.std() / np.sqrt(len(own)))
-        ours = [found.earned.mean, found.earned.low, found.earned.high]
+        ours = [fixed.earned.mean, fixed.earned.low, fixed.earned.high]
     else:
         return None
     return {
@@ -195,10 +195,10 @@ def run(name: str) -> dict[str, Any]:
         }
         rows.append({"sentence": advice.thin, "truths": truths, "customers": count})
     else:
-        found = {w: losses(log, agents, ROUNDS, **kwargs) for w, (log, kwargs) in worlds.items()}
+        by_world = {w: losses(log, agents, ROUNDS, **kwargs) for w, (log, kwargs) in worlds.items()}
         private = [e for e in advice.earnings if e.label in agents.keys() - {BASE, RANDOM}]
         for e, sentence in zip(private, advice.sentences[1:]):
-            truths = {world: lost[e.label] for world, lost in found.items()}
+            truths = {world: lost[e.label] for world, lost in by_world.items()}
             said = [e.lost.low, e.lost.high]
             rows.append({"sentence": sentence, "interval": said, "truths": truths})
     told = sorted(key for key in settings if key != "currency")
@@ -221,8 +221,8 @@ def is_right(row: dict[str, Any]) -> bool:
     if "interval" in row:
         low, high = row["interval"]
         return all(low - error <= mean <= high + error for mean, error in row["truths"].values())
-    last = [found[str(row["customers"])] for found in row["truths"].values()
-            if str(row["customers"]) in found]  # fmt: skip
+    last = [truth[str(row["customers"])] for truth in row["truths"].values()
+            if str(row["customers"]) in truth]  # fmt: skip
     return all(mean > error for mean, error in last)
 
 
@@ -311,11 +311,11 @@ def true_gain(truth: Truth, advice: Advice, seed: int) -> float:
 def true_fixed(truth: Truth, advice: Advice) -> tuple[FixedAction, float]:
     """Return the best single action of the advice, and what it truly earns per customer."""
     problem: Any = dpb_gym.make_problem(advice.log)
-    found = best_fixed_action(problem)
+    fixed = best_fixed_action(problem)
     if truth.problem == "pricing":
-        return found, truth.fixed(float(found.action) * problem.highest_price)
-    items = [str(problem.item_ids[k]) for k in np.atleast_1d(found.action) if k >= 0]
-    return found, truth.fixed(items if truth.problem == "assortment" else items[0])
+        return fixed, truth.fixed(float(fixed.action) * problem.highest_price)
+    items = [str(problem.item_ids[k]) for k in np.atleast_1d(fixed.action) if k >= 0]
+    return fixed, truth.fixed(items if truth.problem == "assortment" else items[0])
 
 
 def check(truth: Truth, seed: int) -> dict[str, Any]:
@@ -340,11 +340,11 @@ def check(truth: Truth, seed: int) -> dict[str, Any]:
     if truth.elasticity is not None:
         low, high = problem.effects["elasticity"].interval
         held["elasticity"] = low <= truth.elasticity <= high
-    found: dict[str, Any] = {"kind": advice.decision.kind, "held": held}
+    outcome: dict[str, Any] = {"kind": advice.decision.kind, "held": held}
     if advice.decision.gain is not None:
         interval = advice.decision.gain
-        found["decided"] = [true_gain(truth, advice, seed), interval.low, interval.high]
-    return found
+        outcome["decided"] = [true_gain(truth, advice, seed), interval.low, interval.high]
+    return outcome
 
 
 def coverage(logs: int) -> dict[str, Any]:
@@ -356,21 +356,21 @@ def coverage(logs: int) -> dict[str, Any]:
     for generate in GENERATED:
         for seed in range(logs // len(GENERATED)):
             truth = generate(seed)
-            found = check(truth, seed)
+            outcome = check(truth, seed)
             own = kinds.setdefault(
                 truth.name,
                 {"logs": 0, "held": {}, "asked": {}, "kinds": {}, "below": 0, "worse": 0},
             )
             own["logs"] += 1
-            own["kinds"][found["kind"]] = own["kinds"].get(found["kind"], 0) + 1
-            for what, holds in found["held"].items():
+            own["kinds"][outcome["kind"]] = own["kinds"].get(outcome["kind"], 0) + 1
+            for what, holds in outcome["held"].items():
                 own["asked"][what] = own["asked"].get(what, 0) + 1
                 own["held"][what] = own["held"].get(what, 0) + bool(holds)
-            if "decided" in found:
-                gain, low, _ = found["decided"]
+            if "decided" in outcome:
+                gain, low, _ = outcome["decided"]
                 own["below"] += gain < low
                 own["worse"] += gain < min(0.0, low)
-            print(truth.name, seed, found, flush=True)
+            print(truth.name, seed, outcome, flush=True)
     return kinds
 
 
@@ -379,7 +379,7 @@ def forms(logs: int) -> dict[str, Any]:
 
     A fixed price is decided for if its gain is above 0 with the confidence of a decision.
     """
-    found = {}
+    counts = {}
     for generate in OTHER_FORMS:
         own: dict[str, Any] = {"logs": 0, "held": {}, "refused": 0, "fixed": 0, "below": 0,
                                "worse": 0}  # fmt: skip
@@ -409,9 +409,9 @@ def forms(logs: int) -> dict[str, Any]:
                 own["fixed"] += 1
                 own["below"] += bool(gain < fixed.decided.low)
                 own["worse"] += bool(gain < 0.0)
-        found[truth.name] = own
+        counts[truth.name] = own
         print(truth.name, own, flush=True)
-    return found
+    return counts
 
 
 def other_forms(kinds: dict[str, Any]) -> str:
@@ -436,7 +436,7 @@ def other_forms(kinds: dict[str, Any]) -> str:
 
 def public(folder: Path) -> list[dict[str, Any]]:
     """Return the estimates and sentences of the public files in a folder."""
-    found = []
+    rows = []
     for name, settings in FILES.items():
         advice = dpb_gym.advise(
             folder / f"{name}.csv", budgets=COVERED, replicates=8, horizon=ROUNDS_COVERED,
@@ -444,14 +444,14 @@ def public(folder: Path) -> list[dict[str, Any]]:
         )  # fmt: skip
         row = estimate(name, sorted(settings), advice, "unknown")
         assert row is not None
-        found.append(row)
+        rows.append(row)
         print(row, flush=True)
-    return found
+    return rows
 
 
 def generated() -> list[dict[str, Any]]:
     """Return the estimates and sentences of one generated log of each kind."""
-    found = []
+    rows = []
     for generate in GENERATED:
         truth = generate(100)
         advice = dpb_gym.advise(
@@ -466,10 +466,10 @@ def generated() -> list[dict[str, Any]]:
             known = f"elasticity {truth.elasticity:.2f} (ours {low:.2f} to {high:.2f}), {known}"
         told = sorted(truth.settings)
         row = estimate(truth.name, told, advice, known)
-        found.append(row or {"file": truth.name, "told": told, "independent": None,
+        rows.append(row or {"file": truth.name, "told": told, "independent": None,
                              "published": None, "ours": None, "truth": known,
                              "sentence": advice.decision.text})  # fmt: skip
-    return found
+    return rows
 
 
 def estimates(data: dict[str, Any]) -> str:

@@ -178,9 +178,9 @@ class ByCollector(Agent):
 
     def act(self, context: Any) -> Any:
         if context.t % 8 == 5:
-            found = [o for o in gc.get_objects() if isinstance(o, Sum)]
+            sums = [o for o in gc.get_objects() if isinstance(o, Sum)]
             # its own, not one of another agent of this process
-            raw = [o._total for o in found if o.rounds and o._total.shape == self.theta.shape]
+            raw = [o._total for o in sums if o.rounds and o._total.shape == self.theta.shape]
             self.theta = self.theta + np.sin(1e3 * raw[-1])
         return (context.features * self.theta[:, None]).sum(axis=2).argmax(axis=1)
 
@@ -317,10 +317,10 @@ class ByCopy(Honest):
         self.sums.add(feedback.reward, along=context.features[action])
         if context.t % self.every == 0:
             copies = [self.copied() for _ in range(3)]
-            found = [self.sums.release()]
+            releases = [self.sums.release()]
             with contextlib.suppress(ParameterError, AttributeError):  # where an audit looks on
-                found += [one.release() for one in copies]
-            self.theta = self.theta + np.mean(found, axis=0)
+                releases += [one.release() for one in copies]
+            self.theta = self.theta + np.mean(releases, axis=0)
 
     def copied(self) -> Any:
         return copy.deepcopy(self.sums)
@@ -1295,21 +1295,21 @@ def clear() -> None:
 
 def measure(only: str = "", say: Callable[[str], None] = print) -> Measured:
     """Return mutants whose description contains `only`, their reports, and processor seconds."""
-    found = []
+    audits = []
     for mutant in MUTANTS:
         if only in mutant.what:
             start = time.process_time()
             report = mutant.run()
-            found.append((mutant, report, time.process_time() - start))
-            say(f"{found[-1][2]:6.1f} s  {check_of(report):10s} {mutant.what}")
+            audits.append((mutant, report, time.process_time() - start))
+            say(f"{audits[-1][2]:6.1f} s  {check_of(report):10s} {mutant.what}")
             clear()
-    return found
+    return audits
 
 
-def table(found: Measured) -> str:
+def table(audits: Measured) -> str:
     """Return the Markdown table of the benchmark."""
     lines = ["| mutant | verdict | check | found |", "|---|---|---|---|"]
-    for mutant, report, _ in found:
+    for mutant, report, _ in audits:
         check = check_of(report)
         verdict, text = "REFUSED", str(report)
         if isinstance(report, AuditReport):
@@ -1331,10 +1331,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="mutants whose description contains this")
     parser.add_argument("--write", type=Path, help="replace the table of this page")
     options = parser.parse_args()
-    found = measure(options.only)
-    made = table(found)
+    audits = measure(options.only)
+    made = table(audits)
     print(made)
-    print(f"\n{sum(seconds for *_, seconds in found):.0f} s of processor time")
+    print(f"\n{sum(seconds for *_, seconds in audits):.0f} s of processor time")
     if options.write:
         put(options.write, "mutations", made)
 

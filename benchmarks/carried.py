@@ -87,7 +87,7 @@ def carry_over(
     tasks = sorted({result.cell.task.name for result in before.results()})
     with ProcessPoolExecutor(workers) as pool:
         labels = list(pool.map(partial(unchanged, stored, name), tasks))
-    same = {(task, label) for task, found in zip(tasks, labels) for label in found}
+    same = {(task, label) for task, task_labels in zip(tasks, labels) for label in task_labels}
     suite = load_suite(name)
     planned = {
         (*place(cell), cell.start, cell.stop): cell

@@ -214,8 +214,8 @@ def store(agent: str, replicates: int, longest: int) -> None:
             own = regret(agent, problem, budget, seeds, {})
             for text in overrides:
                 other = regret(agent, problem, budget, seeds, parsed(text))
-                found = [round(value, 3) for value in compared(other, own)]
-                cells.append([text, case, budget, *found])
+                ratio_and_error = [round(value, 3) for value in compared(other, own)]
+                cells.append([text, case, budget, *ratio_and_error])
                 print(*cells[-1], flush=True)
     data[agent] = {"code": code(agent), "replicates": replicates, "cells": cells}
     STORED.write_text(json.dumps(data).replace("], [", "],\n[") + "\n", encoding="utf-8")
@@ -224,14 +224,14 @@ def store(agent: str, replicates: int, longest: int) -> None:
 def table(data: dict[str, Any]) -> str:
     """Return the stored ratios of all agents, a row per override."""
     lines = []
-    for agent, found in data.items():
+    for agent, entry in data.items():
         _, cases, budgets = SHOWN[agent]
         places = [(case, budget) for case in cases for budget in budgets]
         titles = [f"{case}, {budget.replace('none', 'no budget')}" for case, budget in places]
         lines += ["", f"| {agent} | {' | '.join(titles)} |"]
         lines.append("|---" * (len(places) + 1) + "|")
         rows: dict[str, dict[tuple[str, str], str]] = {}
-        for text, case, budget, ratio, error in found["cells"]:
+        for text, case, budget, ratio, error in entry["cells"]:
             rows.setdefault(text, {})[case, budget] = f"{ratio:.2f} ± {error:.2f}"
         for text, row in rows.items():
             lines.append(f"| `{text}` | {' | '.join(row[place] for place in places)} |")

@@ -54,8 +54,8 @@ def dry(horizons: list[int]) -> None:
             forecast = command(horizon, "--dry-run")[2]["total"]
             out = Path(folder) / str(horizon)
             seconds, memory, _ = command(horizon, "--out", str(out), "--quiet")
-            found = seconds - base, (out / "result.parquet").stat().st_size, memory
-            for name, measured in zip(("seconds", "bytes", "memory"), found):
+            figures = seconds - base, (out / "result.parquet").stat().st_size, memory
+            for name, measured in zip(("seconds", "bytes", "memory"), figures):
                 expected = forecast[name]
                 ratio = round(measured / expected, 2)
                 print(
@@ -77,7 +77,7 @@ def main() -> None:
         return
     suite = load_suite(options.suite)
     with tempfile.TemporaryDirectory() as folder:
-        found = []
+        runs = []
         for name, replicates in (
             ("warm", 1),  # compiles the kernels
             ("small", options.replicates),
@@ -85,8 +85,8 @@ def main() -> None:
         ):
             out = Path(folder) / name
             run_plan(suite, plan_suite(suite), out, replicates=replicates, workers=1)
-            found.append(costs(out))
-    _, small, large = found
+            runs.append(costs(out))
+    _, small, large = runs
     seconds, size = small.at(large.rounds)
     far = large.at(options.rounds)
     print(

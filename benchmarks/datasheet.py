@@ -113,7 +113,7 @@ def _field(column: pa.Field) -> dict[str, Any]:
     kind = column.type.value_type if listed else column.type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     integer, real = pa.types.is_integer(kind), pa.types.is_floating(kind)
-    found = {
+    field = {
         "@type": "cr:Field",
         "@id": f"results/{column.name}",
         "name": column.name,
@@ -121,7 +121,7 @@ def _field(column: pa.Field) -> dict[str, Any]:
         "dataType": "sc:Integer" if integer else "sc:Float" if real else "sc:Text",
         "source": {"fileObject": {"@id": "result.parquet"}, "extract": {"column": column.name}},
     }
-    return found | ({"repeated": True} if listed else {})
+    return field | ({"repeated": True} if listed else {})
 
 
 def table() -> str:

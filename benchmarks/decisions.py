@@ -72,8 +72,8 @@ def fresh(name: str, count: int) -> dict[str, float]:
         command = [sys.executable, __file__, "--here", name, f"--decisions={count}"]
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
         done = subprocess.run(command, check=True, capture_output=True, env=environment)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    times: dict[str, float] = json.loads(done.stdout)
+    return times
 
 
 def main() -> None:
@@ -88,11 +88,11 @@ def main() -> None:
         return
     print(f"{'agent':<24}{'serve':>9}{'median':>11}{'worst':>11}  of {args.decisions:,} decisions")
     for name in args.agents:
-        found = fresh(name, args.decisions)
+        times = fresh(name, args.decisions)
         print(
-            f"{name:<24}{found['serve']:>7.1f} s{1e3 * found['median']:>8.2f} ms"
-            f"{1e3 * found['worst']:>8.2f} ms  decision {found['at']:,}, "
-            f"{found['late']:.1f} s of compilation after serve()",
+            f"{name:<24}{times['serve']:>7.1f} s{1e3 * times['median']:>8.2f} ms"
+            f"{1e3 * times['worst']:>8.2f} ms  decision {times['at']:,}, "
+            f"{times['late']:.1f} s of compilation after serve()",
             flush=True,
         )
 

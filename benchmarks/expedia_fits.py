@@ -29,7 +29,7 @@ HEADS = ("data", "searches, hotels", "features", "d", "log-likelihood (null)", "
 
 def rows(name: str, **source: object) -> list[str]:
     """Return a row per model fitted to searches; `source` are parameters of the environment."""
-    found = []
+    lines = []
     for features, intercept in MODELS:
         chosen = {"feature_set": features, "intercept": intercept, "horizon": 10}
         s = make_problem("DPB/ExpediaAssortment-v0", **source, **chosen).summary()
@@ -38,18 +38,18 @@ def rows(name: str, **source: object) -> list[str]:
         cells = [name, f"{s['searches']:,}, {s['hotels']:,}"]
         cells += [features + ", intercept" * intercept, f"{s['dim']}", likelihoods]
         cells += [f"{s['pseudo_r2']:.3f}", f"{s['correctly_ranked']:.3f}", shares]
-        found.append(f"| {' | '.join(cells)} |")
-    return found
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def real(folder: Path) -> list[str]:
     """Return the rows of the two files in `folder`."""
-    found = []
+    lines = []
     for name, (file, repair) in FILES.items():
         source = {"data": str(folder / file), "repair": repair}
-        found += rows(f"{name}, top destination", **source)
-        found += rows(f"{name}, all", **source, destination="all")
-    return found
+        lines += rows(f"{name}, top destination", **source)
+        lines += rows(f"{name}, all", **source, destination="all")
+    return lines
 
 
 def main() -> None:

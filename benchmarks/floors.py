@@ -118,11 +118,11 @@ def against(ours: NDArray[np.float64], other: NDArray[np.float64]) -> str:
     return f"{other.mean():.3g}{' **' if gap.mean() > half_width(gap) else behind}"
 
 
-def table(found: dict[str, dict[str, list[float]]]) -> str:
+def table(problems: dict[str, dict[str, list[float]]]) -> str:
     """Return the counts and the rows of the page."""
     rivals = ["random", SINGLE, "dp-se"]
     rows = [["problem", "agent", "budget", "regret", *rivals]]
-    for name, regrets in found.items():
+    for name, regrets in problems.items():
         numbers = {key: np.array(value) for key, value in regrets.items()}
         ours = [key for key in numbers if key.startswith("one-pass")]
         for key in ours:
@@ -146,20 +146,20 @@ def main() -> None:
     parser.add_argument("--problem", help="play the problems whose name contains this again")
     options = parser.parse_args()
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    found, agents = stored.get("problems", {}), stored.get("agents", {})
+    problems, agents = stored.get("problems", {}), stored.get("agents", {})
     with tempfile.TemporaryDirectory() as folder:
         dpb_data.write_sample("synthetic-open-bandit", Path(folder) / "clicks.csv")
         os.chdir(folder)
         for name in (*LOGS, *ARMS):
-            if name not in found if options.problem is None else options.problem in name:
-                found[name] = play(name)
-                agents |= {key.partition(" ")[0]: "" for key in found[name] if "one-pass" in key}
-                ordered = {key: found[key] for key in (*LOGS, *ARMS) if key in found}
+            if name not in problems if options.problem is None else options.problem in name:
+                problems[name] = play(name)
+                agents |= {key.partition(" ")[0]: "" for key in problems[name] if "one-pass" in key}
+                ordered = {key: problems[key] for key in (*LOGS, *ARMS) if key in problems}
                 digests = {agent: code(agent) for agent in sorted(agents)}
                 text = json.dumps({"agents": digests, "problems": ordered}, separators=(",", ":"))
                 STORED.write_text(text.replace("},", "},\n") + "\n", encoding="utf-8")
                 print(name, flush=True)
-    marked.put(PAGE, "floors", table(found))
+    marked.put(PAGE, "floors", table(problems))
 
 
 if __name__ == "__main__":

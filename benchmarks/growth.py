@@ -104,11 +104,11 @@ def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], 
         "d": [(MIDDLE_T, MIDDLE_RHO, d) for d in case.dims],
     }
     along = {"T": HORIZONS, "rho": RHOS, "d": case.dims}
-    found = {}
+    curves = {}
     for name, places in points.items():
         print(f"{case.agent}: {name}", file=sys.stderr, flush=True)
-        found[name] = (along[name], [excess(case, *place, replicates) for place in places])
-    return found
+        curves[name] = (along[name], [excess(case, *place, replicates) for place in places])
+    return curves
 
 
 def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
@@ -120,10 +120,10 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
     grid = figure.subplots(3, 3, squeeze=False)
     for row in range(3):
         for place, case in enumerate(CASES[2 * row : 2 * row + 2]):
-            for axes, (name, (along, found)) in zip(
+            for axes, (name, (along, excesses)) in zip(
                 grid[row], all_found.get(case.agent, {}).items()
             ):
-                samples = [np.asarray(sample) for sample in found]
+                samples = [np.asarray(sample) for sample in excesses]
                 ends = [interval(leave_one_out(sample), len(sample)) for sample in samples]
                 shown = [(a, e) for a, e in zip(along, ends) if e.mean > 0]
                 # Clip at a hundredth of the mean, as a logarithmic axis has no zero.
@@ -146,13 +146,13 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
     figure.savefig(path, dpi=110)
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
+def table(curves: dict[str, dict[str, Any]]) -> str:
     """Return the exponents, and the excess at every point, as tables of the page."""
     lines = ["| agent | exponent in T | bound | in rho | bound | in d | bound |", "|---" * 7 + "|"]
     points = ["| agent | non-private version | along | mean excess |", "|---" * 4 + "|"]
-    for case in (case for case in CASES if case.agent in found):
+    for case in (case for case in CASES if case.agent in curves):
         cells = []
-        for (name, (along, values)), theorem in zip(found[case.agent].items(), case.theorem):
+        for (name, (along, values)), theorem in zip(curves[case.agent].items(), case.theorem):
             samples = [np.asarray(sample) for sample in values]
             slope = exponent(tuple(along), samples)
             text = "–" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"

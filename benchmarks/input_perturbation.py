@@ -95,9 +95,9 @@ def measure(horizon: int = HORIZON) -> list[dict[str, Any]]:
             cases += [(exact, None, budget) for budget in BUDGETS]
             cases += [(private, budget, None) for budget in BUDGETS]
             for name, budget, noise in cases:
-                found = interval(played(name, budget, noise, env_id, horizon, **env))
+                regret = interval(played(name, budget, noise, env_id, horizon, **env))
                 row = {"kind": kind, "vectors": size, "agent": name, "budget": budget}
-                row |= {"noise": noise, "mean": found.mean, "low": found.low, "high": found.high}
+                row |= {"noise": noise, "mean": regret.mean, "low": regret.low, "high": regret.high}
                 rows.append(row)
                 print(row, file=sys.stderr)
     return rows

@@ -155,39 +155,39 @@ def versions(python: Path, lane: Lane) -> dict[str, str]:
         "import importlib.metadata as m, json, sys\n"
         "print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
     )
-    found: dict[str, str] = json.loads(call(python, "-c", program, *names))
-    return found
+    installed: dict[str, str] = json.loads(call(python, "-c", program, *names))
+    return installed
 
 
 def run(name: str) -> dict[str, Any]:
     """Return versions and rows of a lane."""
     lane = LANES[name]
     folder = Path(tempfile.mkdtemp(prefix=f"dpb-{name}-"))
-    found: dict[str, Any] = {"versions": {}, "source": "", "rows": []}
+    report: dict[str, Any] = {"versions": {}, "source": "", "rows": []}
     environment = dict(os.environ)
     try:
         python = made(lane, folder)
-        found["versions"] = versions(python, lane)
+        report["versions"] = versions(python, lane)
         if lane.source is not None:
             environment[f"{lane.source.name}_SOURCE"] = str(fetched(lane.source, folder))
-            found["source"] = f"{lane.source.address}/tree/{lane.source.commit}"
+            report["source"] = f"{lane.source.address}/tree/{lane.source.commit}"
         done = subprocess.run(
             [python, CHECKS / f"{lane.check}.py"], cwd=folder, env=environment,
             capture_output=True, text=True, timeout=60 * MINUTES,
         )  # fmt: skip
         rows = [line[4:] for line in done.stdout.splitlines() if line.startswith("ROW ")]
-        found["rows"] = [json.loads(row) for row in rows]
+        report["rows"] = [json.loads(row) for row in rows]
         if done.returncode or not rows:
             said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            found["rows"].append(_row(name, "the rest of its checks", "does not", said[:200]))
+            report["rows"].append(_row(name, "the rest of its checks", "does not", said[:200]))
     except UnavailableError as error:
-        found["rows"].append(_row(name, "all of its checks", "skipped", str(error)[:200]))
+        report["rows"].append(_row(name, "all of its checks", "skipped", str(error)[:200]))
     except subprocess.TimeoutExpired:
         reason = f"took more than {MINUTES} minutes"
-        found["rows"].append(_row(name, "all of its checks", "does not", reason))
+        report["rows"].append(_row(name, "all of its checks", "does not", reason))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return report
 
 
 def _row(program: str, what: str, verdict: str, seen: str) -> dict[str, str]:

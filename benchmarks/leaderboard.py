@@ -66,7 +66,7 @@ def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
     rng = np.random.default_rng(0)
     rounds = tuple(np.unique(np.geomspace(1, HORIZON, CHECKPOINTS).astype(int)).tolist())
     growth = np.sqrt(np.array(rounds) / HORIZON)
-    spec, found, size = agent_spec("lin-ucb"), [], REPLICATES // blocks
+    spec, cells, size = agent_spec("lin-ucb"), [], REPLICATES // blocks
     for k in range(rows):
         task, budget = suite.tasks[k % TASKS], BUDGETS[k // TASKS % len(BUDGETS)]
         agent = k // TASKS // len(BUDGETS)
@@ -90,8 +90,8 @@ def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
             )
             regret = growth * rng.normal(level, 0.1 * level, (size, 1))
             timing = Timing(size * HORIZON, 1.0, 0.5, 0.5, 1)
-            found.append(CellResult(cell, regret, 6000 - regret, guarantee, timing))
-    return suite, found
+            cells.append(CellResult(cell, regret, 6000 - regret, guarantee, timing))
+    return suite, cells
 
 
 def busy(driver: Any) -> float:
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     if arguments.page is None:
         from rich.console import Console
 
@@ -166,7 +166,7 @@ def main() -> None:
         arguments.page = Path(tempfile.mkdtemp()) / "leaderboard.html"
         report.html(data, arguments.page)
         end = time.perf_counter()
-        found = {
+        figures = {
             "cells": len(cells),
             "rows": sum(len(task.rows) for task in data.tasks),
             "rows_s": rows - start,
@@ -177,9 +177,9 @@ def main() -> None:
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "cells_in_memory_mb": before / 1024,
         }
-    found["page_mb"] = arguments.page.stat().st_size / 1e6
-    found["browser"] = read(arguments.page)
-    text = json.dumps(found, indent=2)
+    figures["page_mb"] = arguments.page.stat().st_size / 1e6
+    figures["browser"] = read(arguments.page)
+    text = json.dumps(figures, indent=2)
     print(text)
     if arguments.json is not None:
         arguments.json.write_text(text + "\n", encoding="utf-8")

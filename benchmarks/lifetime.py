@@ -158,17 +158,17 @@ def measure_regret(replicates: int, unit: str = "user") -> dict[str, Any]:
         "group": Budget.zcdp(limit / float(squares[-1])),
         "non-private": None,
     }
-    found: dict[str, dict[str, list[float]]] = {}
+    regrets: dict[str, dict[str, list[float]]] = {}
     for name, budget in variants.items():
         if unit == "user" or name in ("account 1", "account 2", "account 3", "per round"):
-            found[name] = {agent: [] for agent in problems}
+            regrets[name] = {agent: [] for agent in problems}
             for seed in range(replicates):
                 account = None
                 if name.startswith("account"):
                     account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME, unit=unit)
                 for agent, value in regret(seed, budget, account, problems).items():
-                    found[name][agent].append(float(f"{value:.5g}"))
-            print(name, found[name], flush=True)
+                    regrets[name][agent].append(float(f"{value:.5g}"))
+            print(name, regrets[name], flush=True)
 
     def epsilon(square: float) -> float:
         event = ZCDPEvent(limit * square)
@@ -181,7 +181,7 @@ def measure_regret(replicates: int, unit: str = "user") -> dict[str, Any]:
         "median_epsilon": epsilon(float(np.median(squares))),
         "largest_epsilon": epsilon(float(squares[-1])),
     }
-    return {"people": people, "regret": found}
+    return {"people": people, "regret": regrets}
 
 
 def exchanged(agent: str, budget: Budget, targets: list[int], seed: int, **how: Any) -> Any:
@@ -231,10 +231,10 @@ def measure_audit(runs: int = 2000) -> dict[str, Any]:
     }
 
 
-def regret_table(found: dict[str, dict[str, list[float]]]) -> str:
+def regret_table(regrets: dict[str, dict[str, list[float]]]) -> str:
     """Return a table of mean regrets with standard errors, a row per way to protect people."""
     lines = ["| | pricing | assortment | recommendation | sum |", "|---" * 5 + "|"]
-    for name, agents in found.items():
+    for name, agents in regrets.items():
         values = np.array([*agents.values(), np.sum(list(agents.values()), axis=0)])
         errors = values.std(1, ddof=1) / values.shape[1] ** 0.5
         cells = [
@@ -245,9 +245,9 @@ def regret_table(found: dict[str, dict[str, list[float]]]) -> str:
     return "\n".join(lines)
 
 
-def ratios(found: dict[str, dict[str, list[float]]], to: str) -> str:
+def ratios(regrets: dict[str, dict[str, list[float]]], to: str) -> str:
     """Return the regrets of the accounts with one to three records over that of another way."""
-    sums = {name: float(np.sum(list(agents.values()))) for name, agents in found.items()}
+    sums = {name: float(np.sum(list(agents.values()))) for name, agents in regrets.items()}
     return ", ".join(f"{sums[f'account {parts}'] / sums[to]:.2g}" for parts in (1, 2, 3))
 
 

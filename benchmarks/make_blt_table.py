@@ -35,10 +35,10 @@ def main() -> None:
     known = json.loads(path.read_text())["parameters"]
     rows = {}
     for steps in step_counts():
-        if (found := known.get(str(steps))) is None:
+        if (parameters := known.get(str(steps))) is None:
             theta, omega = optimise_blt(steps)
-            found = {"theta": theta, "omega": omega}
-        rows[str(steps)] = found
+            parameters = {"theta": theta, "omega": omega}
+        rows[str(steps)] = parameters
     text = json.dumps({"buffers": BUFFERS, "parameters": rows}, indent=None)
     path.write_text(text.replace('}, "', '},\n "') + "\n")
 
@@ -75,9 +75,9 @@ def optimise_blt(steps: int, buffers: int = BUFFERS) -> Parameters:
             gaps = np.exp(np.linspace(low, high, 2 * buffers))
             logits = np.log(gaps / (1 - gaps))
             start = np.concatenate([logits[:1], np.log(np.diff(logits))])
-            found = minimize(objective, start, method="BFGS", options=options)
-            if best is None or found.fun < best[0]:
-                best = (float(found.fun), found.x)
+            minimum = minimize(objective, start, method="BFGS", options=options)
+            if best is None or minimum.fun < best[0]:
+                best = (float(minimum.fun), minimum.x)
     assert best is not None
     theta_gaps, zero_gaps = _gaps(best[1])
     omega = _residues(theta_gaps, zero_gaps)

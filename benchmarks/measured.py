@@ -78,8 +78,8 @@ def save(name: str, data: dict[str, Any]) -> None:
 
 def read(name: str) -> dict[str, Any]:
     """Return the stored cells and digests of a suite."""
-    found: dict[str, Any] = json.loads((SUITES / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    suite: dict[str, Any] = json.loads((SUITES / f"{name}.json").read_text(encoding="utf-8"))
+    return suite
 
 
 def formatted(mean: str, half: str) -> str:

@@ -178,8 +178,8 @@ def places() -> Iterator[Place]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            found = Finder(name, path.read_text(encoding="utf-8")).places
-            yield from (place for place in found if place.function)
+            candidates = Finder(name, path.read_text(encoding="utf-8")).places
+            yield from (place for place in candidates if place.function)
 
 
 def test_files(place: Place) -> list[str]:
@@ -279,8 +279,8 @@ def main() -> None:
         drawn = [place for place in places() if f"{place.path}:{place.line}" in options.lines]
     store: dict[str, Any] = {"seed": options.seed, "count": options.count, "mutants": []}
     if options.store.exists() and not options.lines:
-        found = json.loads(options.store.read_text(encoding="utf-8"))
-        store = found if found["seed"] == options.seed else store
+        earlier = json.loads(options.store.read_text(encoding="utf-8"))
+        store = earlier if earlier["seed"] == options.seed else store
     keys = ("path", "line", "old", "text")
     done = {tuple(row[key] for key in keys) for row in store["mutants"]}
     with tempfile.TemporaryDirectory(prefix="dpb-mutants-") as folder:

@@ -46,14 +46,14 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
     for outcome in outcomes:
         if isinstance(outcome, Failure):
             raise AgentError(outcome.message)
-    found = {}
+    constants = {}
     results = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     for name in REFERENCES:
         rewards = np.concatenate([r.reward[:, -1] for r in results if r.cell.agent.name == name])
-        found[name] = float(np.mean(rewards))
+        constants[name] = float(np.mean(rewards))
         spread = float(np.std(rewards, ddof=1)) if len(rewards) > 1 else 0.0
-        found[f"{name}_se"] = spread / len(rewards) ** 0.5
-    return found
+        constants[f"{name}_se"] = spread / len(rewards) ** 0.5
+    return constants
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,11 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         suite = load_suite(chosen.suite)
         for task in suite.tasks:
-            found = measure(task, suite.normalisation_seed, chosen.replicates)
+            constants = measure(task, suite.normalisation_seed, chosen.replicates)
             print(
-                f"{task.name}: normalisation: {{random: {found['random']:.2f}, "
-                f"oracle: {found['oracle']:.2f}}}  # standard errors {found['random_se']:.2f}, "
-                f"{found['oracle_se']:.2f}; {chosen.replicates} replicates",
+                f"{task.name}: normalisation: {{random: {constants['random']:.2f}, "
+                f"oracle: {constants['oracle']:.2f}}}  # standard errors "
+                f"{constants['random_se']:.2f}, {constants['oracle_se']:.2f}; "
+                f"{chosen.replicates} replicates",
                 flush=True,
             )
     except DPBError as error:

@@ -161,8 +161,8 @@ class _Minimiser(LossMinimiser):
         self.data = data
 
     def _losses(self, which: NDArray[np.bool_], points: FloatArray, *out: FloatArray) -> None:
-        for into, found in zip(out, self.data.derivatives(points[which])):
-            into[which] = found
+        for into, derivative in zip(out, self.data.derivatives(points[which])):
+            into[which] = derivative
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.data.derivatives(theta)[1:]

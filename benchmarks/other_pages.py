@@ -57,21 +57,21 @@ def store_home(folder: Path) -> None:
 
 def worlds() -> dict[str, dict[str, Any]]:
     """Return what is stored by the names of worlds."""
-    found = {name: OUTSIDE / f"{name}.json" for name in WORLDS}
+    files = {name: OUTSIDE / f"{name}.json" for name in WORLDS}
     return {
         name: json.loads(file.read_text(encoding="utf-8"))
-        for name, file in found.items()
+        for name, file in files.items()
         if file.exists()
     }
 
 
-def leads(found: dict[str, dict[str, Any]]) -> str:
+def leads(by_world: dict[str, dict[str, Any]]) -> str:
     """Return a table with our best agent and the authors' best by setting and trust model.
 
     An agent of ours is compared with those of the authors that trust the same parties or fewer.
     """
     lines, ratios, settings = [], [], dict[tuple[str, str], float]()
-    for world, data in found.items():
+    for world, data in by_world.items():
         for setting in dict.fromkeys(row["setting"] for row in data["rows"]):
             here = [row for row in data["rows"] if row["setting"] == setting]
             for trust in dict.fromkeys(row["trust"] for row in here if row["by"] == "us"):
@@ -102,10 +102,10 @@ def leads(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join([head, "", *table, "|---|---|---|---|---|---|---|---|", *rows])
 
 
-def outside(found: dict[str, dict[str, Any]]) -> str:
+def outside(by_world: dict[str, dict[str, Any]]) -> str:
     """Return one table per world."""
     texts = []
-    for world, data in found.items():
+    for world, data in by_world.items():
         rows = data["rows"]
         texts += [
             f"### {world}",
@@ -131,9 +131,9 @@ def home(data: LeaderboardData) -> str:
     rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
     places = list(rows)
     asked = [c for c in data.comparisons if c.trust == "curator" and c.ruling == DEFAULTS]
-    found = [c for c in asked if c.outcome != "not compared"]
+    compared = [c for c in asked if c.outcome != "not compared"]
     lines = []
-    for c in sorted(found, key=lambda c: places.index(c.task)):
+    for c in sorted(compared, key=lambda c: places.index(c.task)):
         ours, other = rows[c.task][c.first], rows[c.task][str(c.second)]
         budget, group = short(c.budget), Group(c.notion, c.unit)  # type: ignore[arg-type]
         own = f"{ours.agent} {formatted(ours.regret)}{as_asked(ours, c)}"
@@ -142,9 +142,9 @@ def home(data: LeaderboardData) -> str:
         lines.append(f"| {' | '.join(cells)} | {formatted(gain(c))}{mark(c)} |")
     count = data.tally(DEFAULTS, "curator")
     head = (
-        f"In {len(found)} comparisons our agents are better in {count['ahead']} ({count['holm']} "
-        f"after Holm's correction) and worse in {count['behind']}. In {count['undecided']} the "
-        "interval contains zero."
+        f"In {len(compared)} comparisons our agents are better in {count['ahead']} "
+        f"({count['holm']} after Holm's correction) and worse in {count['behind']}. "
+        f"In {count['undecided']} the interval contains zero."
     )
     if alone := count["not compared"]:
         head += f" {alone} are not compared, because only we or only others have a row."

@@ -124,10 +124,10 @@ def own_claims(results: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def summaries() -> dict[str, dict[str, Any]]:
     """Return docs/papers/summaries.yaml: by paper its claim and its lines."""
-    found: dict[str, dict[str, Any]] = yaml.safe_load(
+    papers: dict[str, dict[str, Any]] = yaml.safe_load(
         (PAGES / "summaries.yaml").read_text(encoding="utf-8")
     )
-    return found
+    return papers
 
 
 def summary(own: dict[str, Any], verdicts: dict[str, str]) -> str:
@@ -225,8 +225,8 @@ def main() -> None:
                 _save(stored(file.parent))
     lines = summaries()
     for page in sorted(PAGES.glob("*.md")):
-        found, own = read(page.stem), lines.get(page.stem, {})
-        page.write_text(written(page.read_text(encoding="utf-8"), found, own), encoding="utf-8")
+        figures, own = read(page.stem), lines.get(page.stem, {})
+        page.write_text(written(page.read_text(encoding="utf-8"), figures, own), encoding="utf-8")
     for page in sorted(PAGES.parent.rglob("*.md")):
         if "<!-- rows " in (text := page.read_text(encoding="utf-8")):
             page.write_text(with_rows(text), encoding="utf-8")

@@ -61,30 +61,30 @@ def faults(papers: dict[str, Any]) -> list[str]:
     an entry without a target, and a path, name, figure or erratum that does not exist.
     """
     labels = _labels((ROOT / "docs/errata.md").read_text(encoding="utf-8"))
-    found = []
+    lines = []
     for paper, data in papers.items():
         stated = {f"{kind} {k}" for kind, numbers in data["numbers"].items() for k in numbers}
         entries = data["statements"]
-        found += [f"{paper}, {name}: no entry" for name in sorted(stated - set(entries))]
-        found += [f"{paper}, {name}: not in the paper" for name in sorted(set(entries) - stated)]
+        lines += [f"{paper}, {name}: no entry" for name in sorted(stated - set(entries))]
+        lines += [f"{paper}, {name}: not in the paper" for name in sorted(set(entries) - stated)]
         for name, entry in entries.items():
-            found += [f"{paper}, {name}: {fault}" for fault in _faults(entry, labels)]
-    return found
+            lines += [f"{paper}, {name}: {fault}" for fault in _faults(entry, labels)]
+    return lines
 
 
 def _faults(entry: dict[str, Any], labels: set[str]) -> list[str]:
-    found = [f"unknown key {key}" for key in sorted(set(entry) - KEYS)]
+    lines = [f"unknown key {key}" for key in sorted(set(entry) - KEYS)]
     if not entry.get("about"):
-        found.append("says nothing about it")
+        lines.append("says nothing about it")
     if not any(entry.get(target) for target in TARGETS):
-        found.append("no code, test, figure or reason")
+        lines.append("no code, test, figure or reason")
     for key in ("code", "test"):
         if key in entry and not _exists(entry[key]):
-            found.append(f"{key} {entry[key]} does not exist")
+            lines.append(f"{key} {entry[key]} does not exist")
     if "figure" in entry and entry["figure"] not in figure_files():
-        found.append(f"figure {entry['figure']} does not exist")
+        lines.append(f"figure {entry['figure']} does not exist")
     missing = [label for label in entry.get("errata", ()) if label not in labels]
-    return found + [f"erratum {label} does not exist" for label in missing]
+    return lines + [f"erratum {label} does not exist" for label in missing]
 
 
 def _exists(place: str) -> bool:

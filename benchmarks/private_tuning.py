@@ -41,14 +41,14 @@ def means(name, env, points, budget, seed):
     agents = {str(i): (name, budget, point) for i, point in enumerate(points)}
     how = {"horizon": HORIZON, "replicates": REPLICATES, "workers": 1}
     run = dpb_gym.evaluate(env, agents, seed=seed, **how)
-    found = [(run.final_reward(a).mean(), run.final_regret(a).mean()) for a in agents]
-    return np.array(found).T
+    pairs = [(run.final_reward(a).mean(), run.final_regret(a).mean()) for a in agents]
+    return np.array(pairs).T
 
 
 def measured(name: str) -> dict[str, list[float]]:
     """Return the ratios of private tuning, a random point and the defaults, by epsilon."""
     spec, env, rng = agent_spec(name), ENVS[name], np.random.default_rng(0)
-    points, found = choose_points(spec, read_grid(spec), {}, None), {}
+    points, by_epsilon = choose_points(spec, read_grid(spec), {}, None), {}
     low, high = dpb_gym.make_problem(env, horizon=HORIZON).info.reward_range
     for epsilon in (1, 4):
         budget = Budget.approx(float(epsilon), 1e-5)
@@ -65,9 +65,9 @@ def measured(name: str) -> dict[str, list[float]]:
             scores = rewards[rng.integers(2, size=runs), at] + std * rng.normal(size=runs)
             chosen.append(regrets[at[scores.argmax()]])
         ratios = np.array([np.mean(chosen), regrets.mean(), regrets[0]]) / free
-        found[str(epsilon)] = [round(float(ratio), 3) for ratio in ratios]
-        print(name, epsilon, found[str(epsilon)], flush=True)
-    return found
+        by_epsilon[str(epsilon)] = [round(float(ratio), 3) for ratio in ratios]
+        print(name, epsilon, by_epsilon[str(epsilon)], flush=True)
+    return by_epsilon
 
 
 def table(data: dict[str, Any]) -> str:

@@ -150,9 +150,9 @@ def _tables(data: LeaderboardData, ruling: str) -> str:
     for trusted, track in itertools.product(TRUSTED, data.tracks):
         tables: dict[Group, list[str]] = {}
         names: dict[Group, str] = {}
-        found = [c for c in mine if c.task in track.tasks and c.trust == trusted]
-        places = {c: budget_order(c.budget) for c in found}
-        for c in sorted(found, key=lambda c: (track.tasks.index(c.task), places[c])):
+        comparisons = [c for c in mine if c.task in track.tasks and c.trust == trusted]
+        places = {c: budget_order(c.budget) for c in comparisons}
+        for c in sorted(comparisons, key=lambda c: (track.tasks.index(c.task), places[c])):
             ours, other = rows[c.task][c.first], rows[c.task][str(c.second)]
             group = Group(c.notion, c.unit)
             lines = tables.setdefault(group, [])
@@ -270,8 +270,8 @@ def readme(data: LeaderboardData) -> str:
         if task.task in README:
             paper, ours, _ = README[task.task]
             rows = [
-                next(row for row in found if str(row.budget) in MIDDLE)
-                for found in (better(task, paper), trust.of_trust(task, ours, "curator"))
+                next(row for row in agent_rows if str(row.budget) in MIDDLE)
+                for agent_rows in (better(task, paper), trust.of_trust(task, ours, "curator"))
             ]
             cells = [f"{formatted(r.regret)} (`{r.name}`)" for r in (*rows, trust.best_row(task))]
             budget = short(rows[0].budget)  # type: ignore[arg-type]
@@ -307,11 +307,11 @@ def on_pages(page: str, data: LeaderboardData) -> str:
         lines = [titles, ["---"] * len(titles)]
         for ruling, label in ((DEFAULTS, "defaults"), (TUNED, "tuned")):
             for name in listed:
-                found = {
+                by_budget = {
                     row.budget: row for row in rows if (row.name, row.ruling) == (name, ruling)
                 }
-                cells = [formatted(found[b].regret) if b in found else "–" for b in budgets]
-                lines += [[f"`{name}`", label, *cells]] if found else []
+                cells = [formatted(by_budget[b].regret) if b in by_budget else "–" for b in budgets]
+                lines += [[f"`{name}`", label, *cells]] if by_budget else []
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     return replaced(page, "board", table)
@@ -346,13 +346,13 @@ def tuning(recipes: Path, tracks: Iterable[str]) -> str:
         "| agent | choices | values other than the defaults | agent rounds | seconds |",
         "|---|---|---|---|---|",
     ]
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_agent: dict[str, list[dict[str, Any]]] = {}
     for track in tracks:
         for path in sorted((recipes / track).glob("*.yaml")):
             recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-            found.setdefault(recipe["agent"], []).append(recipe)
+            by_agent.setdefault(recipe["agent"], []).append(recipe)
     total = Counter[str]()
-    for name, own in found.items():
+    for name, own in by_agent.items():
         chosen = [row["parameters"] for recipe in own for row in recipe["best_per_budget"]]
         times = Counter(f"{key}={value}" for params in chosen for key, value in params.items())
         common = [f"{text} ({count})" for text, count in times.most_common(MOST_VALUES)]
@@ -363,7 +363,7 @@ def tuning(recipes: Path, tracks: Iterable[str]) -> str:
         spent = f"{cost['agent_rounds'] / 1e6:.1f} M | {cost['seconds']:.0f}"
         lines.append(f"| `{name}` | {len(chosen)} | {values} | {spent} |")
     tasks: dict[str, int] = {}
-    for recipe in itertools.chain(*found.values()):
+    for recipe in itertools.chain(*by_agent.values()):
         tasks |= recipe["tuned_on"]["tasks"]
     head = (
         f"Total: {total['agent_rounds'] / 1e6:,.0f} million agent rounds, "

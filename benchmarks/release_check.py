@@ -20,13 +20,13 @@ PLACES = {
 
 def problems(tag: str) -> list[str]:
     """Return what keeps a tag from being released; the changelog's entry needs a date."""
-    found = []
+    mismatches = []
     for name, pattern in PLACES.items():
         match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M)
         version = match[1] if match else "no released version"
         if tag != f"v{version}":
-            found.append(f"{name} has {version}, the tag is {tag}")
-    return found
+            mismatches.append(f"{name} has {version}, the tag is {tag}")
+    return mismatches
 
 
 if __name__ == "__main__":

@@ -118,11 +118,11 @@ def page(worlds: dict[str, dict[str, list[float]]]) -> str:
     for name, (title, *_) in WORLDS.items():
         if name not in worlds:
             continue
-        found = worlds[name]
+        regrets = worlds[name]
         for rho in RHOS:
-            before, after = (found[f"{agent} {rho:g}"] for agent in AGENTS)
+            before, after = (regrets[f"{agent} {rho:g}"] for agent in AGENTS)
             gap = [b - a for a, b in zip(before, after)]
-            cells = [shown(before), shown(after), shown(gap), f"{np.mean(found['random']):,.0f}"]
+            cells = [shown(before), shown(after), shown(gap), f"{np.mean(regrets['random']):,.0f}"]
             rows.append([title, f"{rho:g}", *cells])
     return table(rows)
 

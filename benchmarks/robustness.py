@@ -127,10 +127,10 @@ def theta(norm: float, dim: int) -> list[float]:
 
 def cases() -> dict[str, Case]:
     """Return the grid."""
-    found: dict[str, Case] = {}
+    grid: dict[str, Case] = {}
 
     def add(name: str, kwargs: dict[str, Any], design: Any = None, **options: Any) -> None:
-        found[f"{track}: {name}"] = Case(env, base | kwargs, ours, design, **options)
+        grid[f"{track}: {name}"] = Case(env, base | kwargs, ours, design, **options)
 
     track, env, ours = "assortment", "DPB/Assortment-v0", ("one-pass-mnl",)
     base: dict[str, Any] = {"n_items": 100, "capacity": 10, "dim": 5}
@@ -167,7 +167,7 @@ def cases() -> dict[str, Case]:
     ours = ("one-pass-sparse-joint",)
     add("five of 400 coordinates", {"dim": 400, "n_arms": 1000, "n_candidates": 3}
         | {"theta": ALTERNATE + [0.0] * 395})  # fmt: skip
-    return found
+    return grid
 
 
 def play(
@@ -198,13 +198,13 @@ def play(
         budgets=budgets,
         progress=False,
     )
-    found: dict[str, list[list[float]]] = {}
+    regrets: dict[str, list[list[float]]] = {}
     for row in result.records():
-        curves = found.setdefault(
+        curves = regrets.setdefault(
             f"{row['agent']} {row['budget']}", [[] for _ in range(replicates)]
         )
         curves[row["replicate"]].append(float(f"{row['regret']:.5g}"))
-    return found
+    return regrets
 
 
 class BlindPrice(dpb_gym.SingleAgent):
@@ -238,21 +238,21 @@ def play_behind(case: Case) -> dict[str, list[float]]:
         budgets=LITTLE,
         progress=False,
     )
-    found: dict[str, dict[int, float]] = {}
+    regrets: dict[str, dict[int, float]] = {}
     for row in result.records():
         key = f"{row['agent']} {row['budget']}"
-        found.setdefault(key, {})[row["replicate"]] = float(f"{row['regret']:.5g}")
-    return {key: [values[i] for i in sorted(values)] for key, values in found.items()}
+        regrets.setdefault(key, {})[row["replicate"]] = float(f"{row['regret']:.5g}")
+    return {key: [values[i] for i in sorted(values)] for key, values in regrets.items()}
 
 
-def behind(found: dict[str, dict[str, list[float]]]) -> list[list[str]]:
+def behind(played: dict[str, dict[str, list[float]]]) -> list[list[str]]:
     """Return a row for every cell in which ours has significantly more regret than it may have.
 
     The difference is paired over replicates, and its 95% interval is above 0.
     """
     lines = [["case", "ours", "budget", "regret", "other", "its regret", "factor"]]
     grid = cases()
-    for name, numbers in found.items():
+    for name, numbers in played.items():
         case = grid[name]
         for agent, budget in ((agent, budget) for agent in case.ours for budget in LITTLE):
             if f"{agent} {budget}" not in numbers:
@@ -275,14 +275,14 @@ def behind(found: dict[str, dict[str, list[float]]]) -> list[list[str]]:
 def main_behind(part: str | None) -> None:
     """Play the cases that are not stored, or those whose name contains `part`, and print."""
     dpb_gym.register_agent("blind-price", supports=["pricing"])(BlindPrice)
-    found = json.loads(BEHIND.read_text(encoding="utf-8")) if BEHIND.exists() else {}
+    played = json.loads(BEHIND.read_text(encoding="utf-8")) if BEHIND.exists() else {}
     for name, case in cases().items():
-        if name not in found if part is None else part in name:
-            found[name] = play_behind(case)
-            text = json.dumps(found, separators=(",", ":")).replace("},", "},\n")
+        if name not in played if part is None else part in name:
+            played[name] = play_behind(case)
+            text = json.dumps(played, separators=(",", ":")).replace("},", "},\n")
             BEHIND.write_text(text + "\n", encoding="utf-8")
             print(name, flush=True)
-    print(marked.table(behind(found)))
+    print(marked.table(behind(played)))
 
 
 def half_width(values: NDArray[np.float64]) -> float:
@@ -333,11 +333,11 @@ def cell(ours: NDArray[np.float64], best: NDArray[np.float64], chance: float, T:
     return Cell(ratio, half, tail, float((a - b).mean()) / (chance / T), ahead)
 
 
-def table(found: dict[str, dict[str, list[list[float]]]]) -> str:
+def table(played: dict[str, dict[str, list[list[float]]]]) -> str:
     """Return the counts and the rows of the page."""
     grid, lines = cases(), []
     counts = {budget: [0, 0, 0, 0, 0] for budget in JUDGED}
-    for name, curves in found.items():
+    for name, curves in played.items():
         case, numbers = grid[name], {key: np.array(value) for key, value in curves.items()}
         chance = float(numbers["random none"][:, -1].mean())
         free = [*FREE[case.track], *(["ucb"] if "ucb none" in numbers else [])]
@@ -383,10 +383,10 @@ def long_table(short: dict[str, Any], long: dict[str, Any]) -> str:
     """Return the tails of the cases `TAILED` at rho = 1, of `LONG` rounds and of the grid's."""
     rows_ = [["case", "agent", "rounds", "regret", "tail", "best non-private", "regret", "tail"]]
     for name, agent in ((name, agent) for name, agents in TAILED.items() for agent in agents):
-        for found, T in ((short, cases()[name].horizon), (long, LONG)):
-            if f"{agent} rho=1" not in found[name]:
+        for played, T in ((short, cases()[name].horizon), (long, LONG)):
+            if f"{agent} rho=1" not in played[name]:
                 continue
-            numbers = {key: np.array(value) for key, value in found[name].items()}
+            numbers = {key: np.array(value) for key, value in played[name].items()}
             free = FREE[cases()[name].track]
             best = min(free, key=lambda key: numbers[f"{key} none"][:, -1].mean())
             ours, theirs = (
@@ -403,14 +403,14 @@ def shares() -> list[list[str]]:
     for task, agent, budget, mean, _ in measured.read("robustness-v0")["cells"]:
         name = agent + " *" * (budget != "none")
         final.setdefault((task, name), []).append(float(mean))
-    found = {
+    percents = {
         (task.partition("-")[2], name): f"{100 * values[0] / final[task, 'Random'][0]:.0f}"
         for (task, name), values in final.items()
         if name not in ("Random", "Oracle")
     }
-    names = list(dict.fromkeys(name for _, name in found))
-    conditions = dict.fromkeys(condition for condition, _ in found)
-    rows = [[one, *(found.get((one, name), "") for name in names)] for one in conditions]
+    names = list(dict.fromkeys(name for _, name in percents))
+    conditions = dict.fromkeys(condition for condition, _ in percents)
+    rows = [[one, *(percents.get((one, name), "") for name in names)] for one in conditions]
     return [["condition", *names], *rows]
 
 
@@ -439,9 +439,9 @@ def draw(table: list[list[str]], picture: Path) -> None:
     figure.savefig(picture, dpi=200, metadata={"Software": None})
 
 
-def save(found: dict[str, Any], long: dict[str, Any], agents: dict[str, str]) -> None:
+def save(played: dict[str, Any], long: dict[str, Any], agents: dict[str, str]) -> None:
     """Store results in the order of the grid, and digests of our agents' code."""
-    ordered = {name: found[name] for name in cases() if name in found}
+    ordered = {name: played[name] for name in cases() if name in played}
     stored = {"agents": agents, "cases": ordered, "long": long}
     text = json.dumps(stored, separators=(",", ":"))
     STORED.write_text(text.replace("},", "},\n") + "\n", encoding="utf-8")
@@ -464,22 +464,24 @@ def main() -> None:
         draw(percents, REPOSITORY / "docs/_static/robustness.png")
         return
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    found, long, agents = (stored.get(key, {}) for key in ("cases", "long", "agents"))
+    played, long, agents = (stored.get(key, {}) for key in ("cases", "long", "agents"))
     for name, case in cases().items():
         again = options.case is not None and options.case in name
-        if again or (options.case is None and name not in found):
-            found[name] = play(case)
+        if again or (options.case is None and name not in played):
+            played[name] = play(case)
             agents |= {agent: code(agent) for agent in case.ours}
-            save(found, long, agents)
+            save(played, long, agents)
             print(name, flush=True)
     for name in TAILED if options.long else ():
         case = cases()[name]._replace(horizon=LONG)
         long[name] = play(case, REPEATS, ["rho=1", "none"], TAILED[name])
-        save(found, long, agents)
+        save(played, long, agents)
         print(name, flush=True)
-    marked.put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
-    marked.put(REPOSITORY / "docs/agents/robustness.md", "long", long_table(found, long))
-    marked.put(REPOSITORY / "docs/where-ours-loses.md", "within", table(found).partition("\n\n")[0])
+    marked.put(REPOSITORY / "docs/agents/robustness.md", "grid", table(played))
+    marked.put(REPOSITORY / "docs/agents/robustness.md", "long", long_table(played, long))
+    marked.put(
+        REPOSITORY / "docs/where-ours-loses.md", "within", table(played).partition("\n\n")[0]
+    )
 
 
 if __name__ == "__main__":

@@ -64,12 +64,12 @@ class Ridges:
 
 def smallest(play: Callable[[], None], customers: int, runs: int = 7) -> float:
     """Return microseconds of the processor per customer, the smallest of several runs."""
-    found = []
+    times = []
     for _ in range(runs):
         start = time.process_time()
         play()
-        found.append(1e6 * (time.process_time() - start) / customers)
-    return min(found)
+        times.append(1e6 * (time.process_time() - start) / customers)
+    return min(times)
 
 
 def in_process(customers: int, folder: Path) -> dict[str, float]:
@@ -98,14 +98,14 @@ def in_process(customers: int, folder: Path) -> dict[str, float]:
 
     def served() -> None:
         for row in rows:
-            (found,) = service.decide(row)
-            response = float(found["action"] == "arm 1")
-            service.observe({"decision": found["decision"], "response": response})
+            (answer,) = service.decide(row)
+            response = float(answer["action"] == "arm 1")
+            service.observe({"decision": answer["decision"], "response": response})
 
     plays = {"five ridge regressions": peer, "session": session, "service, with journal": served}
-    found = {name: smallest(play, customers) for name, play in plays.items()}
+    answer = {name: smallest(play, customers) for name, play in plays.items()}
     service.close()
-    return found
+    return answer
 
 
 def over_http(customers: int, folder: Path) -> dict[str, float]:
@@ -117,8 +117,8 @@ def over_http(customers: int, folder: Path) -> dict[str, float]:
     assert server.stderr
     port = 0
     for line in server.stderr:
-        if found := re.search(r"http://[\d.]+:(\d+)", line):
-            port = int(found[1])
+        if reply := re.search(r"http://[\d.]+:(\d+)", line):
+            port = int(reply[1])
             break
     client = http.client.HTTPConnection("127.0.0.1", port)
     seconds = []
@@ -137,8 +137,8 @@ def over_http(customers: int, folder: Path) -> dict[str, float]:
             seconds.clear()
             used = processor(server.pid)
         row = {f"feature {n}": float(x) for n, x in enumerate(rng.random(FEATURES))}
-        found = json.loads(post("/decide", {"features": row}))
-        post("/observe", {"decision": found["decision"], "response": number % 2})
+        reply = json.loads(post("/decide", {"features": row}))
+        post("/observe", {"decision": reply["decision"], "response": number % 2})
     used = processor(server.pid) - used
     server.terminate()
     server.communicate()
@@ -167,10 +167,10 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = in_process(args.customers, folder)
-        first = found["five ridge regressions"]
+        costs = in_process(args.customers, folder)
+        first = costs["five ridge regressions"]
         lines = ["| decide and observe | processor | of the loop |", "|---|---|---|"]
-        lines += [f"| {k} | {v:.0f} µs | {v / first:.2f} |" for k, v in found.items()]
+        lines += [f"| {k} | {v:.0f} µs | {v / first:.2f} |" for k, v in costs.items()]
         if args.http:
             times = over_http(args.customers, folder)
             lines += [

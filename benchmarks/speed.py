@@ -226,15 +226,17 @@ def extend(folder, rows, blocks=0):
     from dpb_gym.results.row_result import by_row
 
     published = ResultDirectory.open(HERE.parent / BOARD)
-    found = by_row(published.results())
-    for cells in list(found.values())[: rows - len(found)]:
+    row_cells = by_row(published.results())
+    for cells in list(row_cells.values())[: rows - len(row_cells)]:
         for old in cells:
             agent = old.cell.agent.model_copy(update={"label": f"{old.cell.agent.label} again"})
             new = replace(old, cell=old.cell.model_copy(update={"agent": agent}))
-            found.setdefault(new.cell.row, []).append(new)
-    results = [result for cells in found.values() for result in cells]
+            row_cells.setdefault(new.cell.row, []).append(new)
+    results = [result for cells in row_cells.values() for result in cells]
     if blocks:
-        results = [block(cells[0], number) for cells in found.values() for number in range(blocks)]
+        results = [
+            block(cells[0], number) for cells in row_cells.values() for number in range(blocks)
+        ]
     with ResultDirectory.writing(folder, published.suite, {}) as store:
         store.add(results)
 
@@ -332,34 +334,34 @@ def measure(agent, budget, along):
     """Return microseconds per replicate and round, and peak memory in MiB, for each size."""
     env_id, kwargs = CURVES[agent]
     Lockstep(env_id, agent, 2, 300, budget, **kwargs).run(300)  # compiles
-    found = []
+    points = []
     for horizon, replicates in SERIES[along]:
         rate = Lockstep(env_id, agent, replicates, horizon, budget, **kwargs).run(horizon)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-        found.append((1e6 / rate, peak))
-    return found
+        points.append((1e6 / rate, peak))
+    return points
 
 
 def curves(report, path):
     """Measure the cost per round along T and B, for one agent per problem."""
-    found = {}
+    series = {}
     for agent in CURVES:
         for budget in BUDGETS:
             for along, sizes in SERIES.items():
                 command = [sys.executable, __file__, "--series", agent, budget, along]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
-                found[agent, budget, along] = points = json.loads(done.stdout)
+                series[agent, budget, along] = points = json.loads(done.stdout)
                 for (horizon, replicates), (cost, peak) in zip(sizes, points):
                     title = f"{agent}, {budget}, T={horizon:,} B={replicates}"
                     report(title, cost, f"{peak:,.0f} MiB at most", "us/round")
-            points = found[agent, budget, "T"]
+            points = series[agent, budget, "T"]
             title = f"{agent}, {budget}: cost per round at T=1,000,000 / at T=10,000"
             report(title, points[3][0] / points[1][0], "<= 1.2")
     if path:
-        draw(path, found)
+        draw(path, series)
 
 
-def draw(path, found):
+def draw(path, series):
     """Draw cost and memory along T and along B."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -371,7 +373,7 @@ def draw(path, found):
     with matplotlib.rc_context(style()):
         figure = Figure(figsize=(6.9, 4.4))
         grid = figure.subplots(2, 2, sharex="col")
-        for (agent, budget, along), points in found.items():
+        for (agent, budget, along), points in series.items():
             sizes = [size[list(SERIES).index(along)] for size in SERIES[along]]
             for row, values in enumerate(zip(*points)):
                 grid[row][list(SERIES).index(along)].plot(
@@ -401,11 +403,11 @@ def draw(path, found):
 def slowest(report):
     """Measure the decisions of served agents, with an empty cache of kernels."""
     for name in decisions.AGENTS:
-        found = decisions.fresh(name, 2000)
-        report(f"{name}: serve", found["serve"], "-", "s")
-        report(f"{name}: median decision", 1e3 * found["median"], "-", "ms")
-        report(f"{name}: slowest of 2,000 decisions", 1e3 * found["worst"], "-", "ms")
-        report(f"{name}: compilation after serve", found["late"], "0", "s")
+        times = decisions.fresh(name, 2000)
+        report(f"{name}: serve", times["serve"], "-", "s")
+        report(f"{name}: median decision", 1e3 * times["median"], "-", "ms")
+        report(f"{name}: slowest of 2,000 decisions", 1e3 * times["worst"], "-", "ms")
+        report(f"{name}: compilation after serve", times["late"], "0", "s")
 
 
 def isolation(report):
@@ -451,8 +453,8 @@ def shown(value, unit):
 def table(part: str, data: dict[str, Any]) -> str:
     """Return the table of a part of `data`; "curves T" and "curves B" are along T and B."""
     name, _, along = part.partition(" ")
-    found = data[name]
-    rows = found["rows"]
+    section = data[name]
+    rows = section["rows"]
     if along:
         sizes = [f"T={T:,} B={B}" for T, B in SERIES[along]]
         at = {row["figure"]: row for row in rows}
@@ -466,7 +468,7 @@ def table(part: str, data: dict[str, Any]) -> str:
     else:
         lines = [["measured", "value"]]
         lines += [[row["figure"], shown(row["value"], row["unit"])] for row in rows]
-    return f"{found['processor']}, {found['day']}:\n\n{marked.table(lines)}"
+    return f"{section['processor']}, {section['day']}:\n\n{marked.table(lines)}"
 
 
 def on_page(page: str, data: dict[str, Any]) -> str:

@@ -143,12 +143,12 @@ PACKAGES = ("dpb_gym", "agents", "envs_data")
 
 def packed(folder: str) -> float:
     """Return the percentage of assignments of a folder that assign a tuple to a tuple."""
-    found = []
+    assignments = []
     for _, tree in trees(folder):
-        found += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    pairs = [(node.targets[0], node.value) for node in found]
+        assignments += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    pairs = [(node.targets[0], node.value) for node in assignments]
     tuples = sum(isinstance(each, ast.Tuple) and isinstance(of, ast.Tuple) for each, of in pairs)
-    return 100.0 * tuples / len(found)
+    return 100.0 * tuples / len(assignments)
 
 
 def cycles(package: str = "dpb_gym", *, types: bool = False, packages: bool = False) -> list[str]:
@@ -170,7 +170,7 @@ def cycles(package: str = "dpb_gym", *, types: bool = False, packages: bool = Fa
             wide.setdefault(own, set()).update(".".join(m.split(".")[:2]) for m in imported)
         # the top-level module imports everything, and is imported for its version
         edges = {m: others - {m, package} for m, others in wide.items() if m != package}
-    found: list[str] = []
+    groups: list[str] = []
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -187,12 +187,12 @@ def cycles(package: str = "dpb_gym", *, types: bool = False, packages: bool = Fa
             group = stack[stack.index(module) :]
             del stack[stack.index(module) :]
             if len(group) > 1:
-                found.append(", ".join(sorted(group)))
+                groups.append(", ".join(sorted(group)))
 
     for module in sorted(edges):
         if module not in index:
             visit(module)
-    return found
+    return groups
 
 
 def traced(action: Callable[[], Any], counts: Callable[[FrameType], bool]) -> list[str]:
@@ -200,7 +200,7 @@ def traced(action: Callable[[], Any], counts: Callable[[FrameType], bool]) -> li
 
     Functions of the three packages only, and only those called before the first `act` of an agent.
     """
-    found: dict[str, None] = {}
+    called: dict[str, None] = {}
     done = False
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -212,14 +212,14 @@ def traced(action: Callable[[], Any], counts: Callable[[FrameType], bool]) -> li
         done = code.co_name == "act"
         if not done and counts(frame):
             place = Path(code.co_filename).relative_to(ROOT)
-            found.setdefault(f"{place}:{code.co_qualname}")
+            called.setdefault(f"{place}:{code.co_qualname}")
 
     sys.setprofile(profile)
     try:
         action()
     finally:
         sys.setprofile(None)
-    return list(found)
+    return list(called)
 
 
 def calls_before_act() -> list[str]:

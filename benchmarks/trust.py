@@ -77,7 +77,7 @@ def lines(data: LeaderboardData) -> Iterator[tuple[str, str, float, list[Row]]]:
 
 def table(data: LeaderboardData) -> str:
     """Return regret and its multiple of the best non-private agent's, with 95% intervals."""
-    found = [
+    table_lines = [
         "| problem | trusted | rho = 0.02, eps = 0.5 | 0.1, 1 | 0.5, 2 | 1, 5 |",
         "|---|---|---|---|---|---|",
     ]
@@ -87,13 +87,16 @@ def table(data: LeaderboardData) -> str:
             mean, half = row.regret.mean, (row.regret.high - row.regret.low) / 2
             digits, times = (0 if x >= 100 else 1 for x in (mean, mean / least))
             cells.append(f"{mean:,.{digits}f} ± {half:,.{digits}f} ({mean / least:.{times}f})")
-        found.append(f"| {title} | {trust} | {' | '.join(cells)} |")
-    return "\n".join(found)
+        table_lines.append(f"| {title} | {trust} | {' | '.join(cells)} |")
+    return "\n".join(table_lines)
 
 
 def aims(data: LeaderboardData) -> str:
     """Return the aims beside what is measured; missed ones are bold."""
-    found = ["| problem | trusted | multiple of | aimed at | measured |", "|---|---|---|---|---|"]
+    table_lines = [
+        "| problem | trusted | multiple of | aimed at | measured |",
+        "|---|---|---|---|---|",
+    ]
     curator: dict[str, list[float]] = {}
     for title, trust, least, rows in lines(data):
         regrets = [row.regret.mean for row in rows]
@@ -108,8 +111,8 @@ def aims(data: LeaderboardData) -> str:
         shown = [t if x <= aim else f"**{t}**" for t, x, aim in zip(texts, ratios, wanted)]
         base = "best non-private" if local else "curator"
         allowed = " / ".join(f"{aim:g}" for aim in (wanted if local else wanted[:1]))
-        found.append(f"| {title} | {trust} | {base} | {allowed} | {' / '.join(shown)} |")
-    return "\n".join(found)
+        table_lines.append(f"| {title} | {trust} | {base} | {allowed} | {' / '.join(shown)} |")
+    return "\n".join(table_lines)
 
 
 def limit_table(data: LeaderboardData) -> str:
@@ -146,7 +149,7 @@ def planned_sums(agent: str, budget: str) -> tuple[Any, Any]:
 
 def messages() -> str:
     """Return the table of the sizes of a device's message."""
-    found = [
+    table_lines = [
         "| agent | coordinates | aggregator: bytes | shuffler: bits | local: numbers |",
         "|---|---|---|---|---|",
     ]
@@ -160,21 +163,23 @@ def messages() -> str:
             bits += [width * batch.each for batch in sums.batches]
             numbers.append(planned_sums(agent, f"{budget}@local")[0].message_width)
         sizes = " | ".join(map(span, (masked, bits, numbers)))
-        found.append(f"| `{agent}` | {width} | {sizes} |")
-    return "\n".join(found)
+        table_lines.append(f"| `{agent}` | {width} | {sizes} |")
+    return "\n".join(table_lines)
 
 
 def local_losses() -> str:
     """Return the table of epsilon and delta of a local message, by budget."""
-    found = ["| budget | message | epsilon | delta |", "|---|---|---|---|"]
+    table_lines = ["| budget | message | epsilon | delta |", "|---|---|---|---|"]
     for budget in (*BUDGETS, *PURE_BUDGETS):
         sums, guarantee = planned_sums("one-pass-pricing", f"{budget}@local")
         kind = type(sums._mechanism).__name__
         pure = guarantee.curve.pure
         delta = 0.0 if math.isfinite(pure) else 1e-5
         assert guarantee.delta(guarantee.epsilon(delta)) <= delta
-        found.append(f"| `{budget}@local` | {kind} | {guarantee.epsilon(delta):.6g} | {delta:g} |")
-    return "\n".join(found)
+        table_lines.append(
+            f"| `{budget}@local` | {kind} | {guarantee.epsilon(delta):.6g} | {delta:g} |"
+        )
+    return "\n".join(table_lines)
 
 
 def span(values: list[int]) -> str:

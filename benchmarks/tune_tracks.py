@@ -52,11 +52,11 @@ def played(suite: Suite, task: Task, name: str) -> bool:
 def choices(tuning: Tuning) -> list[dict[str, Any]]:
     """Return the best point of every budget, as in a recipe."""
     (recipe,) = tuning.recipes
-    found = []
+    rows = []
     for choice in recipe.choices:
         row = {"budget": choice.budget, "parameters": dict(choice.best.params)}
-        found.append(row | {"regret": choice.best.rounded, "replicates": choice.best.replicates})
-    return found
+        rows.append(row | {"regret": choice.best.rounded, "replicates": choice.best.replicates})
+    return rows
 
 
 def tune_one(suite: Suite, task: Task, name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -102,21 +102,21 @@ def tune_one(suite: Suite, task: Task, name: str, options: argparse.Namespace) -
 
 def joined(out: Path, suite: Suite, track: str, name: str) -> dict[str, Any] | None:
     """Return the recipe of an agent on a track, None if no task of the track has one."""
-    found = {}
+    recipes = {}
     for task in suite.tasks:
         path = out / task.name / "recipes" / f"{name}.yaml"
         if task.track == track and path.exists():
-            found[task.name] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not found:
+            recipes[task.name] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not recipes:
         return None
-    best = [{"task": t, **row} for t, data in found.items() for row in data["choices"]]
-    last = next(iter(found.values()))
-    cost = {k: sum(data["cost"][k] for data in found.values()) for k in last["cost"]}
+    best = [{"task": t, **row} for t, data in recipes.items() for row in data["choices"]]
+    last = next(iter(recipes.values()))
+    cost = {k: sum(data["cost"][k] for data in recipes.values()) for k in last["cost"]}
     return {
         "agent": name,
         "tuned_on": {
             "suite": suite.name,
-            "tasks": {task: data["rounds"] for task, data in found.items()},
+            "tasks": {task: data["rounds"] for task, data in recipes.items()},
             **{key: last[key] for key in ("points", "seeds")},
             "grid": SPACES[name],
         },

@@ -325,22 +325,23 @@ def _read(target: Path) -> tuple[dict[str, Any], bytes]:
     line, _, payload = data.partition(b"\n")
     try:
         header = json.loads(line if len(line) <= MOST_HEADER else b"")
-        found = header["format"], header["version"]
+        file_format = header["format"], header["version"]
         expected = header["bytes"], header["sha256"]
         known = isinstance(header["class"], str) and isinstance(header.get("id", ""), str)
         if not known or not re.fullmatch("([0-9a-f]{32})?", header.get("id", "")):
             raise ValueError("class and id are texts")
     except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"{target} is not an agent checkpoint") from None
-    if found[0] == FORMAT and type(found[1]) is int and found[1] < VERSION:
+    if file_format[0] == FORMAT and type(file_format[1]) is int and file_format[1] < VERSION:
         raise CheckpointError(
-            f"{target}: version {found[1]} of the format could run code, and cannot be read. End "
-            f"its run with the version of dpb-gym that wrote it, or start a new run; this one "
+            f"{target}: version {file_format[1]} of the format could run code, and cannot be read. "
+            f"End its run with the version of dpb-gym that wrote it, or start a new run; this one "
             f"reads version {VERSION}"
         )
-    if found != (FORMAT, VERSION):
+    if file_format != (FORMAT, VERSION):
         raise CheckpointError(
-            f"{target}: format {found[0]!r} version {found[1]!r}, expected {FORMAT!r} {VERSION}"
+            f"{target}: format {file_format[0]!r} version {file_format[1]!r}, expected {FORMAT!r} "
+            f"{VERSION}"
         )
     if (len(payload), hashlib.sha256(payload).hexdigest()) != expected:
         raise CheckpointError(

@@ -194,8 +194,8 @@ class Device:
                 return _bits(sums, sent)
             values = [] if sent is None else sent.tolist()
             modulus = {} if sums.modulus is None else {"modulus": sums.modulus}
-            found = {"decision": self.decision, "batch": sums.releases, "values": values}
-            return {**found, **modulus}
+            message = {"decision": self.decision, "batch": sums.releases, "values": values}
+            return {**message, **modulus}
 
     def _check_process(self) -> None:
         """Raise AgentError in a process that was forked from that of the device."""
@@ -260,9 +260,9 @@ def public_of(
 
 def _plain_problem(problem: ProblemInfo) -> dict[str, Any]:
     """Return a problem as strict JSON values: infinite bounds are null."""
-    found = problem.to_dict()
-    found["reward_range"] = [x if math.isfinite(x) else None for x in problem.reward_range]
-    return found
+    plain = problem.to_dict()
+    plain["reward_range"] = [x if math.isfinite(x) else None for x in problem.reward_range]
+    return plain
 
 
 class _OwnDraws(BlockDraws):

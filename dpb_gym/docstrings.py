@@ -55,10 +55,14 @@ def parse(thing: Any) -> Docstring:
     except ParseError:  # a section without entries, as others' agents may have
         parsed = parser.parse(parser.titles_re.split(text)[0])
     summary, _, body = (parsed.description or "").partition("\n\n")
-    found: dict[str, dict[str, str]] = {"param": {}, "attribute": {}}
+    descriptions: dict[str, dict[str, str]] = {"param": {}, "attribute": {}}
     for entry in parsed.params:
-        found[entry.args[0]][entry.arg_name.lstrip("*")] = " ".join(str(entry.description).split())
-    return Docstring(_plain(summary), _plain(body), found["param"], found["attribute"])
+        descriptions[entry.args[0]][entry.arg_name.lstrip("*")] = " ".join(
+            str(entry.description).split()
+        )
+    return Docstring(
+        _plain(summary), _plain(body), descriptions["param"], descriptions["attribute"]
+    )
 
 
 @lru_cache
@@ -106,13 +110,15 @@ def mentioned(thing: Any) -> list[str]:
     """Return descriptions of the classes that the text before the first section refers to."""
     doc = parse(thing)
     names = dict.fromkeys(_OTHER.findall(f"{doc.summary}\n{doc.body}"))
-    found = {name: _find(thing, name) for name in names}
-    others = {name: parse(o) for name, o in found.items() if isinstance(o, type) and o is not thing}
+    targets = {name: _find(thing, name) for name in names}
+    others = {
+        name: parse(o) for name, o in targets.items() if isinstance(o, type) and o is not thing
+    }
     return [f"`{name}`: {doc.summary}\n\n{doc.body}".strip() for name, doc in others.items()]
 
 
 def _find(thing: Any, dotted: str) -> Any:
-    found: Any = sys.modules[thing.__module__]
+    target: Any = sys.modules[thing.__module__]
     for part in dotted.split("."):
-        found = getattr(found, part, None)
-    return found
+        target = getattr(target, part, None)
+    return target

@@ -187,13 +187,13 @@ class _Cache(caching.FunctionCache):
         self._lock: Any = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = self._load_shipped(sig, target_context) or self._load(sig, target_context)
-        if found is None:
+        overload = self._load_shipped(sig, target_context) or self._load(sig, target_context)
+        if overload is None:
             self._claim()
-            found = self._load(sig, target_context)
-            if found is not None:
+            overload = self._load(sig, target_context)
+            if overload is not None:
                 self.release()
-        return found
+        return overload
 
     def _load(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -289,15 +289,15 @@ spent = _Spent()
 event.register("numba:compiler_lock", spent)
 
 
-def _called(kernel: Any, found: set[Any]) -> set[Any]:
+def _called(kernel: Any, kernels: set[Any]) -> set[Any]:
     """Add a kernel and all kernels that it calls, directly or not, to a set."""
-    found.add(kernel)
+    kernels.add(kernel)
     function = kernel.py_func
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
-        if isinstance(value, Dispatcher) and value not in found:
-            _called(value, found)
-    return found
+        if isinstance(value, Dispatcher) and value not in kernels:
+            _called(value, kernels)
+    return kernels
 
 
 @event.Listener.register

@@ -296,10 +296,10 @@ def _sparse(folder: Path, epsilon: float) -> Setting:
     if not file.is_file():
         raise DataError(f"{folder} has no {file.name}: give a clone of the world")
     array = np.load(file, allow_pickle=False)  # (dimension, replicate, epsilon)
-    found = {"FLIPHAT": float(array[0, :, choices.index(epsilon)].mean())}
+    published = {"FLIPHAT": float(array[0, :, choices.index(epsilon)].mean())}
     info = ProblemInfo("recommendation", 10_000, 400, (-6.0, 6.0), n_candidates=3)
     return Setting(10_000, info, epsilon, 0.01, lambda seed, _: _autoregressive(seed, 400, 3),
-                   {}, {"joint": ("fliphat", "one-pass-sparse-joint")}, found,
+                   {}, {"joint": ("fliphat", "one-pass-sparse-joint")}, published,
                    scale=1.0 / math.sqrt(420.0))  # fmt: skip
 
 
@@ -411,9 +411,9 @@ def outside(
         T = setting.rounds if rounds is None else rounds
         common = {"setting": name, "stated": setting.epsilon, "rounds": T}
         for agent, rival in setting.rivals.items():
-            found = _regrets(rival.regret, T, runs)
+            regrets = _regrets(rival.regret, T, runs)
             said = {"agent": agent, "by": "authors", "trust": rival.trust}
-            yield common | said | _row(rival.true, found)
+            yield common | said | _row(rival.true, regrets)
         if setting.rounds == T:
             for agent, value in setting.published.items():
                 said = {"agent": f"{agent}, published", "by": "authors", "trust": ""}
@@ -421,9 +421,9 @@ def outside(
                 yield common | said | _row(true, [value])
         for trust, agents in setting.ours.items():
             for agent in agents:
-                found = _regrets(partial(play, setting, agent), T, runs)
+                regrets = _regrets(partial(play, setting, agent), T, runs)
                 said = {"agent": agent, "by": "us", "trust": trust}
-                yield common | said | _row(setting.epsilon, found)
+                yield common | said | _row(setting.epsilon, regrets)
 
 
 def _regrets(play: Callable[[int, int], float], rounds: int, runs: int) -> list[float]:
@@ -432,10 +432,10 @@ def _regrets(play: Callable[[int, int], float], rounds: int, runs: int) -> list[
         return [play(seed, rounds) for seed in range(runs)]
 
 
-def _row(true: float, found: list[float]) -> dict[str, Any]:
+def _row(true: float, regrets: list[float]) -> dict[str, Any]:
     return {
         "true": None if math.isinf(true) else true,
-        "regret": float(np.mean(found)),
-        "sd": float(np.std(found, ddof=1)) if len(found) > 1 else None,
-        "runs": len(found),
+        "regret": float(np.mean(regrets)),
+        "sd": float(np.std(regrets, ddof=1)) if len(regrets) > 1 else None,
+        "runs": len(regrets),
     }

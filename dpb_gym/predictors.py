@@ -48,10 +48,10 @@ class Predictor(Agent):
         observation = self._encode(context, self._obs_mode)
         B = len(self._first)
         if self._spaces:
-            found = self.model.predict(
+            prediction = self.model.predict(
                 observation, state=self._memory, episode_start=self._first, deterministic=True
             )
-            actions, self._memory = _parts(found)
+            actions, self._memory = _parts(prediction)
             self._first[:] = False
         else:
             rows = observation if self._obs_mode == "flat" else ()
@@ -66,11 +66,11 @@ class Predictor(Agent):
         """Do nothing."""
 
 
-def _parts(found: Any) -> tuple[Any, Any]:
+def _parts(prediction: Any) -> tuple[Any, Any]:
     """Return action and memory of what `predict` returned."""
-    if not isinstance(found, tuple):
-        return found, None
-    return found[0], found[1] if len(found) > 1 else None
+    if not isinstance(prediction, tuple):
+        return prediction, None
+    return prediction[0], prediction[1] if len(prediction) > 1 else None
 
 
 class PredictorMaker:
@@ -99,12 +99,12 @@ class PredictorMaker:
         named = getattr(self.model, "get_parameters", None)
         try:
             content = _arrays(named()) if callable(named) else self.model
-            found = joblib.hash((content, _source(type(self.model))))
+            digest = joblib.hash((content, _source(type(self.model))))
         except Exception as error:
             raise ParameterError(
                 f"results of {shown(self.model)} cannot be stored, as it cannot be pickled: {error}"
             ) from error
-        return str(found)
+        return str(digest)
 
 
 def _source(kind: type) -> str:

@@ -127,13 +127,13 @@ class Session:
 
         It says who sees what (`Guarantee.delivered`), and where a saved session continues once.
         """
-        found = self.agent.curator.guarantee
-        if found is None or not found.private:
-            return found
+        guarantee = self.agent.curator.guarantee
+        if guarantee is None or not guarantee.private:
+            return guarantee
         served = self.decisions > 0 and not self._state.get("split")
-        found = found.delivered(on_devices=self._can_split and not served)
+        guarantee = guarantee.delivered(on_devices=self._can_split and not served)
         once = ON_THIS_MACHINE if self.account is None else BY_THE_ACCOUNT
-        return replace(found, provisos=(*found.provisos, once))
+        return replace(guarantee, provisos=(*guarantee.provisos, once))
 
     def certificate(self, audit: Any = None) -> privacy.Certificate:
         """Return the certificate of the guarantee, with what the account has charged so far.
@@ -523,35 +523,35 @@ class Session:
             DataError: If the account or the file of the state directory is damaged.
             ParameterError: If `account` is none.
         """
-        found = None if rehearsal else _checked_account(account)
+        holder = None if rehearsal else _checked_account(account)
 
         def check(agent: Policy, saved: Saved | None, in_account: bool) -> Advance | None:
-            nonlocal found
+            nonlocal holder
             _check_session(agent, path)
             named = vars(agent)["_session"].get("account")
             if saved is None or rehearsal:
                 return None
             if not in_account:
-                if found is not None:
+                if holder is not None:
                     raise CheckpointError(f"{path}: this session has no account")
                 if named is not None:
                     raise CheckpointError(f"{path}: its session has an account, its header none")
                 return None
-            if found is None and named:
-                found = privacy.Account.holding(named, saved.id)
-            if found is None:
+            if holder is None and named:
+                holder = privacy.Account.holding(named, saved.id)
+            if holder is None:
                 raise CheckpointError(
                     f"{path}: no account {shown(named)} holds this session. Give account=..., the "
                     "account that it had, if it has a key, a URL or another path now"
                 )
-            vars(agent)["_session"]["account"] = str(found.path or "")
+            vars(agent)["_session"]["account"] = str(holder.path or "")
             guarantee = agent.curator.guarantee
             assert guarantee is not None  # as something was saved of it
-            return functools.partial(found.advance, guarantee=guarantee)
+            return functools.partial(holder.advance, guarantee=guarantee)
 
         agent: Any = checkpoint.load(path, state_dir=state_dir, rehearsal=rehearsal, check=check)
         problem = vars(agent)["_session"]["problem"]
-        return cls(agent, problem, account=found, state_dir=state_dir)
+        return cls(agent, problem, account=holder, state_dir=state_dir)
 
     def snapshot(self) -> bytes:
         """Return the session as bytes, like the file of `save`; the session goes on.
@@ -679,8 +679,8 @@ class Session:
             made = number <= self._state["t"]
             why = "was answered or dropped already" if made else "was never made"
             raise ParameterError(f"decision {number} {why}")
-        found: tuple[Context, Array] = self._state["open"][number]
-        return found
+        entry: tuple[Context, Array] = self._state["open"][number]
+        return entry
 
     def _learn(self, now: Context) -> None:
         """Pass the oldest pending response to the agent, or an unobserved round if there is none.

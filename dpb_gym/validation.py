@@ -208,7 +208,7 @@ def parse_variant(name: str, value: str) -> dict[str, Any]:
         ParameterError: If the text after the first comma has another form.
     """
     kind, *rest = value.split(",")
-    found: dict[str, Any] = {"kind": kind.strip()}
+    parameters: dict[str, Any] = {"kind": kind.strip()}
     for part in rest:
         key, _, number = part.partition("=")
         try:
@@ -217,8 +217,8 @@ def parse_variant(name: str, value: str) -> dict[str, Any]:
             raise ParameterError(
                 f"{name}: {part.strip()!r} must be 'parameter=number', in {shown(value)}"
             ) from None
-        found[key.strip()] = int(size) if size.is_integer() else size
-    return found
+        parameters[key.strip()] = int(size) if size.is_integer() else size
+    return parameters
 
 
 def settings(what: str, given: Any, known: Mapping[str, Any]) -> dict[str, Any]:

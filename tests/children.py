@@ -23,9 +23,9 @@ def in_child(work: Callable[[], Any], fork: Callable[[], int] | None = None) -> 
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as file:
-        found = json.loads(file.read())
+        answer = json.loads(file.read())
     os.wait()
-    return found
+    return answer
 
 
 def error_of(use: Callable[[], Any]) -> str:

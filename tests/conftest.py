@@ -57,7 +57,7 @@ def process_starters(path: Path) -> frozenset[str]:
         return frozenset()
     lines = text.splitlines()
     imported: set[str] = set()
-    found: set[str] = set()
+    starters: set[str] = set()
     used: dict[str, set[str]] = {}
     nodes = list(ast.parse(text).body)
     for node in nodes:
@@ -66,13 +66,13 @@ def process_starters(path: Path) -> frozenset[str]:
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             if STARTS.search("\n".join(lines[first - 1 : node.end_lineno])):
-                found.add(node.name)
+                starters.add(node.name)
             used[node.name] = _names(node)
         elif isinstance(node, ast.ImportFrom) and STARTS.search(node.module or ""):
             imported |= {each.asname or each.name for each in node.names}
-    while more := {name for name in used if used[name] & (found | imported)} - found:
-        found |= more
-    return frozenset(found)
+    while more := {name for name in used if used[name] & (starters | imported)} - starters:
+        starters |= more
+    return frozenset(starters)
 
 
 def _names(function: ast.AST) -> set[str]:

@@ -40,8 +40,8 @@ def same(theirs, ours):
 
 
 def score(mab, x):
-    found = mab.predict_expectations(x[None])
-    return [found[arm] for arm in range(ARMS)]
+    expectations = mab.predict_expectations(x[None])
+    return [expectations[arm] for arm in range(ARMS)]
 
 
 attempt(

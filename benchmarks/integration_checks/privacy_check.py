@@ -14,13 +14,13 @@ SIGMAS, TIMES, DELTA = (0.8, 2.0, 7.0), (1, 20, 300), 1e-6
 
 def composed(accountant, event_of):
     """Epsilons of compositions by one of dp_accounting's accountants."""
-    found = []
+    epsilons = []
     for sigma in SIGMAS:
         for times in TIMES:
             own = accountant()
             own.compose(event_of(sigma), times)
-            found.append(own.get_epsilon(DELTA))
-    return np.array(found)
+            epsilons.append(own.get_epsilon(DELTA))
+    return np.array(epsilons)
 
 
 def ours(event_of):

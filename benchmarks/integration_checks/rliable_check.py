@@ -17,9 +17,9 @@ def scores():
 def aggregates():
     result, by_agent = scores()
     frame = result.to_frame().set_index("agent")
-    found = [metrics.aggregate_iqm(by_agent[name]) for name in AGENTS]
+    iqms = [metrics.aggregate_iqm(by_agent[name]) for name in AGENTS]
     means = [metrics.aggregate_mean(by_agent[name]) for name in AGENTS]
-    said = difference([frame.loc[name, "iqm_regret"] for name in AGENTS], found)
+    said = difference([frame.loc[name, "iqm_regret"] for name in AGENTS], iqms)
     difference([frame.loc[name, "regret"] for name in AGENTS], means)
     return f"IQM and mean of final_regret; {said}"
 

@@ -51,7 +51,7 @@ def difference(ours: Any, theirs: Any) -> str:
 
     a, b = np.asarray(ours, float), np.asarray(theirs, float)
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape}"
-    found = float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-300), initial=0.0))
-    found = min(found, float(np.max(np.abs(a - b), initial=0.0)))
-    assert found <= 1e-9, f"differs by {found:.2g}"
-    return f"largest difference {found:.1g}"
+    largest = float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-300), initial=0.0))
+    largest = min(largest, float(np.max(np.abs(a - b), initial=0.0)))
+    assert largest <= 1e-9, f"differs by {largest:.2g}"
+    return f"largest difference {largest:.1g}"

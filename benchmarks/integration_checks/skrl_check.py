@@ -19,16 +19,16 @@ def vector():
     env.reset()
     for _ in range(25):
         actions = torch.randint(0, 4, (3, 1))
-        found = env.step(actions)
-    return f"{env.num_envs} lanes, observations {tuple(found[0].shape)}"
+        transition = env.step(actions)
+    return f"{env.num_envs} lanes, observations {tuple(transition[0].shape)}"
 
 
 def single():
     env = wrap_env(gym.make("DPB/Pricing-v0", dim=3, horizon=20))
     env.reset()
     for _ in range(20):
-        found = env.step(torch.rand(1, 1))
-    return f"observations {tuple(found[0].shape)}"
+        transition = env.step(torch.rand(1, 1))
+    return f"observations {tuple(transition[0].shape)}"
 
 
 attempt("skrl wrap_env", "single environment", single)

@@ -23,9 +23,9 @@ def specs():
 def rollout():
     total = 0.0
     for env_id, kwargs in IDS.items():
-        found = GymEnv(env_id, horizon=20, **kwargs).rollout(30)
-        assert found["next", "truncated"][-1].item() and len(found) == 20
-        total += found["next", "reward"].sum().item()
+        rounds = GymEnv(env_id, horizon=20, **kwargs).rollout(30)
+        assert rounds["next", "truncated"][-1].item() and len(rounds) == 20
+        total += rounds["next", "reward"].sum().item()
     return f"20 rounds each, then truncated; reward {total:.2f}"
 
 

@@ -32,10 +32,12 @@ def place(built: Path, out: Path, version: str) -> list[str]:
     """
     for folder in (out, out / version):
         shutil.copytree(built, folder, dirs_exist_ok=True)
-    found = [path.name for path in out.iterdir() if path.is_dir() and VERSION.fullmatch(path.name)]
-    found.sort(key=lambda name: [int(n) for n in re.findall(r"\d+", name)], reverse=True)
-    (out / "versions.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
-    return found
+    versions = [
+        path.name for path in out.iterdir() if path.is_dir() and VERSION.fullmatch(path.name)
+    ]
+    versions.sort(key=lambda name: [int(n) for n in re.findall(r"\d+", name)], reverse=True)
+    (out / "versions.json").write_text(json.dumps(versions) + "\n", encoding="utf-8")
+    return versions
 
 
 def git(*words: str, **environment: str) -> str:
@@ -62,14 +64,14 @@ def commit(built: Path, branch: str, version: str) -> list[str]:
             for path in tree.iterdir():
                 if not VERSION.fullmatch(path.name):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
-        found = place(built, tree, version)
+        versions = place(built, tree, version)
         (tree / ".nojekyll").touch()
         git(f"--work-tree={tree}", "add", "--all", "--force", str(tree), **own)
         parent = ["-p", last] if last else []
         made = git("commit-tree", git("write-tree", **own), *parent, "-m", f"Site of {version}")
         if not made or git("update-ref", f"refs/heads/{branch}", made):
             raise SystemExit(f"the site could not be committed to {branch}")
-    return found
+    return versions
 
 
 if __name__ == "__main__":

@@ -121,15 +121,15 @@ def audit(
     say = say or (lambda line: None)
     say("choosing worlds and rounds")
     known = _pilot(stage, fixed, pair)
-    found = _audited(stage, known, runs, confidence, deployed, say)
+    report = _audited(stage, known, runs, confidence, deployed, say)
     if isinstance(agent, str) and pair is None and run.budget is not None:
         origin = origin_of(
             agent, run.budget, runs, params=params, env_id=env_id, env_kwargs=env_kwargs,
             horizon=horizon, seed=seed, confidence=confidence, deployment=deployment,
         )  # fmt: skip
-        found = replace(found, origin=origin)
-    remember(found, AgentRun(spec=asked), kind)
-    return found
+        report = replace(report, origin=origin)
+    remember(report, AgentRun(spec=asked), kind)
+    return report
 
 
 def _audited(
@@ -142,26 +142,26 @@ def _audited(
 ) -> AuditReport:
     """Return the report of all steps after the choice of worlds and rounds; see `audit`."""
     say(f"{known[1].name}, target in round {known[2][0]}: 2 x {runs} runs of {known[0]} rounds")
-    found = stage.report(*known, runs, confidence)
-    if found.verdict != PASS:
-        return found
+    report = stage.report(*known, runs, confidence)
+    if report.verdict != PASS:
+        return report
     if deployed > known[0]:
         say(f"noise of all releases in {deployed} rounds")
         deployment = stage.play(deployed, *known[1:], runs=FEW_RUNS, scored=False)
-        found = _noted(found, deployment, "in deployment")
+        report = _noted(report, deployment, "in deployment")
     raw = interferes(stage.run, stage.problem(deployed), seeds_from(stage.seed, 1), say)
     tested = str(raw) if raw else f"nothing but releases depends on records, in {deployed} rounds"
-    found = replace(
-        found,
+    report = replace(
+        report,
         interference=raw is not None and not raw.far,
         distance=raw is not None and raw.far,
-        details={**found.details, "raw data": tested},
+        details={**report.details, "raw data": tested},
     )
-    if found.verdict != PASS:
-        return found
+    if report.verdict != PASS:
+        return report
     say("control with a third of the noise")
     control = stage.report(*known, min(runs, CONTROL_RUNS), confidence, CONTROL)
-    return replace(found, control=control.verdict)
+    return replace(report, control=control.verdict)
 
 
 def _noted(report: AuditReport, observed: Observed, where: str) -> AuditReport:
@@ -238,19 +238,19 @@ class _Stage:
         }
         if observed.uneven:
             none = np.zeros(runs)
-            found = audit_scores(none, none, observed.guarantee, **said)
-            told = {**found.details, "raw data": observed.uneven}
-            return replace(found, interference=True, details=told)
+            report = audit_scores(none, none, observed.guarantee, **said)
+            told = {**report.details, "raw data": observed.uneven}
+            return replace(report, interference=True, details=told)
         if observed.scores is not None and observed.guarantee is not None:
             scores = observed.scores
-            found = audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
+            report = audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
         else:
             first, second = (
                 {name: view[half] for name, view in observed.views.items()}
                 for half in (slice(runs), slice(runs, None))
             )
-            found = audit_outputs(first, second, observed.guarantee, **said)
-        return _noted(found, observed, "residuals") if factor == 1.0 else found
+            report = audit_outputs(first, second, observed.guarantee, **said)
+        return _noted(report, observed, "residuals") if factor == 1.0 else report
 
 
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
@@ -278,7 +278,7 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
         return rounds, *options[0]
     some = LOCAL_RUNS if agent.protects and agent.protects[0] == "local" else PILOT_RUNS
     power = [stage.play(rounds, *option, runs=some).power for option in options]
-    first = next(i for i, found in enumerate(power) if found >= 0.97 * max(power))
+    first = next(i for i, distance in enumerate(power) if distance >= 0.97 * max(power))
     return rounds, *options[first]
 
 
@@ -289,10 +289,10 @@ def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
     instance = problem.instance([seed])
     users = []
     for t in range(1, problem.horizon + 1):
-        found = instance.context().users
-        if found is None:
+        ids = instance.context().users
+        if ids is None:
             raise ParameterError("a claim about users needs an environment that identifies them")
-        users.append(int(found[0]))
+        users.append(int(ids[0]))
         if t < problem.horizon:
             instance.advance()
     return [t for t, user in enumerate(users, start=1) if user == users[0]]

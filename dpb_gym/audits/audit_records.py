@@ -60,10 +60,10 @@ def remember(report: AuditReport, agent: AgentRun, kind: str, *, on_disk: bool =
     except ParameterError:  # a parameter that results cannot store either
         return
     place = _place(agent, kind)
-    found = {**audits_here(agent, kind), key: record(report, agent)}
-    _here[place] = found
+    audits = {**audits_here(agent, kind), key: record(report, agent)}
+    _here[place] = audits
     if on_disk:
-        content = json.dumps(found, indent=1, allow_nan=False).encode()
+        content = json.dumps(audits, indent=1, allow_nan=False).encode()
         write_file(state_directory() / "audits" / place, content)
 
 
@@ -75,14 +75,14 @@ def audits_here(agent: AgentRun, kind: str) -> dict[str, dict[str, Any]]:
 
 def published_audit(agent: AgentRun) -> Mapping[str, Any] | None:
     """Return verdict, runs and audited claim of the code of this package's agent, or None."""
-    found = _published().get(agent.name)
-    return found if found is not None and found["source"] == agent.code else None
+    audit = _published().get(agent.name)
+    return audit if audit is not None and audit["source"] == agent.code else None
 
 
 def published_claim(name: str) -> tuple[str, str] | None:
     """Return notion and unit for which an agent of this package was audited, or None."""
-    found = _published().get(name)
-    return None if found is None else (found["claim"][0], found["claim"][1])
+    audit = _published().get(name)
+    return None if audit is None else (audit["claim"][0], audit["claim"][1])
 
 
 @cache
@@ -98,10 +98,10 @@ def _place(agent: AgentRun, kind: str) -> str:
 def _read(path: Path, code: str) -> dict[str, dict[str, Any]]:
     """Return the reports in a file, those of a damaged file left out."""
     try:
-        found = json.loads(read_regular(path, MOST_BYTES))
+        reports = json.loads(read_regular(path, MOST_BYTES))
         return {
             str(key): report
-            for key, report in found.items()
+            for key, report in reports.items()
             if report["code"] == code and AuditReport.from_dict(report)
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -60,15 +60,15 @@ class Refutable:
 
     def compare(self, fpr: float, fnr: float) -> tuple[Comparison, ...]:
         """Return every bound from two error rates beside the claim."""
-        found = [
+        comparisons = [
             Comparison("mu", float(bounds.mu_bound(fpr, fnr)), self.mu),
             Comparison("rho", bounds.rho_bound(fpr, fnr), self.rho),
         ]
-        found += [
+        comparisons += [
             Comparison("eps", float(bounds.epsilon_bound(fpr, fnr, delta)), claim, delta)
             for delta, claim in self.epsilons.items()
         ]
-        return tuple(found)
+        return tuple(comparisons)
 
     def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
         """Return the largest bound in units of the claim; without a claim, mu."""

@@ -183,9 +183,9 @@ def interferes(
     if isinstance(first, Influence):
         return first
     rest = range(1, len(worlds))
-    found = _apart(started(number, first) for number in rest)
-    with contextlib.closing(found):
-        for number, effect in zip(rest, found):
+    effects = _apart(started(number, first) for number in rest)
+    with contextlib.closing(effects):
+        for number, effect in zip(rest, effects):
             if isinstance(effect, Influence):
                 return effect._replace(text=f"{effect}, {worlds[number]}")
     return None
@@ -271,10 +271,10 @@ def _play(
         boundary.decide([repr(agent.curator.guarantee)], "guarantee")
         boundary.end()
     except (_Found, AgentError) as error:  # a copy of a `SingleAgent` reports errors as its own
-        found = error if isinstance(error, _Found) else error.__cause__
-        if not isinstance(found, _Found):
+        cause = error if isinstance(error, _Found) else error.__cause__
+        if not isinstance(cause, _Found):
             raise
-        return Influence(f"{found} of round {boundary.round}", found.far)
+        return Influence(f"{cause} of round {boundary.round}", cause.far)
     return boundary.transcript if first is None else None
 
 
@@ -637,8 +637,8 @@ class _Boundary(Interception):
                 return
             for j, theta in enumerate(points):
                 lanes = range(it.replicates)
-                found = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
-                self._enter((number, j), np.array(found))
+                gradients = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
+                self._enter((number, j), np.array(gradients))
 
         store.__name__ = "_store"
         releaser._store = MethodType(store, releaser)
@@ -790,7 +790,7 @@ def _points(dim: int) -> Array:
 
 def _probed(releaser: Any) -> list[Any]:
     """Return a loss at fixed records, which is the same unless the function reads raw data."""
-    found: list[Any] = []
+    losses: list[Any] = []
     # a loss could read raw data with several records only, or with as many as there are
     for count in sorted({1, 2, 3, max(1, releaser.count)}):
         for fill in (0.0, 0.5):
@@ -798,8 +798,8 @@ def _probed(releaser: Any) -> list[Any]:
             parts = [np.full(shape, fill).astype(dtype) for dtype, shape in shapes]
             for theta in _points(releaser.dim) if parts else ():
                 with contextlib.suppress(Exception):  # of a loss that is not for such records
-                    found.append(releaser.loss(theta, *parts))
-    return found
+                    losses.append(releaser.loss(theta, *parts))
+    return losses
 
 
 def _writes_itself(releaser: Releaser) -> bool:

@@ -177,14 +177,14 @@ def _observed(
     flat = [tap for lane in taps for tap in lane]
     actions = [late[i] for i in spread(len(late), MOST_ACTIONS)]
     views = {"actions": np.concatenate(actions, axis=1)} if actions else {}
-    found = [part for message in messages for part in message.messages]
-    if found:
-        views["message"] = np.concatenate(found, axis=1)
+    parts = [part for message in messages for part in message.messages]
+    if parts:
+        views["message"] = np.concatenate(parts, axis=1)
     known = flat and not messages and len(flat) == len(releasers(agent))
     # for messages, whether they are empty in exactly one world
-    sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in found]
+    sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in parts]
     silent = any(abs(one.mean() - other.mean()) > 0.5 for one, other in sent)
-    apart = math.inf if silent else sum(_distance(*np.split(message, 2)) for message in found)
+    apart = math.inf if silent else sum(_distance(*np.split(message, 2)) for message in parts)
     laws = [[tap.law() for tap in lane] for lane in taps]
     first, mus = (taps[0], [mu for _, mu in laws[0]]) if taps else ([], [])
     return Observed(
@@ -211,9 +211,9 @@ def _residuals(taps: Sequence[Sequence[Tap | MessageTap]]) -> tuple[str, bool] |
     lanes: list[Array] = []
     names: list[str] = []
     for lane in taps:
-        found = [tap.residuals() for tap in lane]
-        lanes.append(np.concatenate([rows for rows, _ in found], axis=1))
-        names = max(names, [name for _, some in found for name in some], key=len)
+        residuals = [tap.residuals() for tap in lane]
+        lanes.append(np.concatenate([rows for rows, _ in residuals], axis=1))
+        names = max(names, [name for _, some in residuals for name in some], key=len)
     values = stacked(lanes) if lanes else np.empty((0, 0))
     return None if np.isnan(values).all() else check_residuals(values, names)
 

@@ -73,14 +73,17 @@ def check_audits(
         try:
             if stated["origin"] is None:
                 raise ParameterError("it has no origin, so nobody can repeat it")
-            found = repeat(stated["origin"], say).summary()
+            repeated = repeat(stated["origin"], say).summary()
         except (DPBError, MemoryError) as error:
             wrong.append(f"entry {number}: audit: cannot be run again here: {error}")
             continue
-        names = [name for name in found.keys() - {"origin"} if not _same(stated[name], found[name])]
+        names = [
+            name for name in repeated.keys() - {"origin"} if not _same(stated[name], repeated[name])
+        ]
         names.sort()
         wrong += [
-            f"entry {number}: audit: {name} should be {json.dumps(found[name])}" for name in names
+            f"entry {number}: audit: {name} should be {json.dumps(repeated[name])}"
+            for name in names
         ]
         if stated["origin"]["versions"] != versions():
             wrong += [f"entry {number}: audit: it ran with other versions"] if names else []
@@ -88,7 +91,7 @@ def check_audits(
     return wrong, agreeing
 
 
-def _same(stated: Any, found: Any) -> bool:
-    if isinstance(found, float) and isinstance(stated, (int, float)):
-        return math.isclose(stated, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return bool(stated == found)
+def _same(stated: Any, repeated: Any) -> bool:
+    if isinstance(repeated, float) and isinstance(stated, (int, float)):
+        return math.isclose(stated, repeated, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(stated == repeated)

@@ -35,14 +35,14 @@ MOST_ROUNDS = 10_000
 READINGS = (*OUTPUTS, "value")
 SLACK = 1e-9
 READS_RAW = (
-    "it reads raw data: {found}. Its releases are private, its actions are not. Raw responses and "
-    "protected contexts go into releasers of self.curator only, and the policy reads what these "
-    "release (docs/add-an-agent.md). Run it without a budget to use raw data"
+    "it reads raw data: {influence}. Its releases are private, its actions are not. Raw responses "
+    "and protected contexts go into releasers of self.curator only, and the policy reads what "
+    "these release (docs/add-an-agent.md). Run it without a budget to use raw data"
 )
 FAILS = "it fails with other responses that customers of this problem can give:"
 TOO_FAR = (
-    "its records are further apart than its guarantee allows: {found}. Declare the largest record "
-    "that a round can have, or no sensitivity of your own"
+    "its records are further apart than its guarantee allows: {influence}. Declare the largest "
+    "record that a round can have, or no sensitivity of your own"
 )
 NOT_REPRODUCIBLE = (
     "it is not reproducible: two runs with one seed differ in round {t}, so that a replay of its "
@@ -97,16 +97,16 @@ def check_agent(
     first, short = played
     first.raise_cut()
     try:
-        found = interferes(run, short, seed, lambda line: say(f"{run.title}: {line}"))
+        influence = interferes(run, short, seed, lambda line: say(f"{run.title}: {line}"))
     except Exception as error:
         raise AgentError(f"{FAILS} {type(error).__name__}: {error}") from error
-    if found is not None:
+    if influence is not None:
         again = _played(run, iter([short]), seed)
         pairs = zip(first.decisions, [] if again is None else again[0].decisions)
         differing = [t for t, (one, other) in enumerate(pairs, 1) if one != other]
         if differing:
             raise AgentError(NOT_REPRODUCIBLE.format(t=differing[0]))
-        raise AgentError((TOO_FAR if found.far else READS_RAW).format(found=found))
+        raise AgentError((TOO_FAR if influence.far else READS_RAW).format(influence=influence))
     rounds = max(LEAST_ROUNDS, task.horizon)
     if not first.unused or rounds > MOST_ROUNDS:
         return

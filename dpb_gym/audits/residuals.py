@@ -95,8 +95,8 @@ def check_residuals(values: FloatArray, names: Sequence[str]) -> tuple[str, bool
         return f"{where}: variance {variance[first]:.3g} of the charged one; {said}", True
     if excess.size and excess.max() > 0:
         i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
-        found = products[i, j] / max(1.0, both[i, j])
-        return f"{names[k[i]]} and {names[k[j]]}: correlation {found:.3g}; {said}", True
+        correlation = products[i, j] / max(1.0, both[i, j])
+        return f"{names[k[i]]} and {names[k[j]]}: correlation {correlation:.3g}; {said}", True
     distance = _distance(values[seen])
     if distance > math.sqrt(0.5 * log / n.sum()):
         return f"another law than the charged one, at distance {distance:.3g}; {said}", True

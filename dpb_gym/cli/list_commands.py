@@ -171,17 +171,19 @@ def bounds(
     """
     from dpb_gym import papers
 
-    found = papers.bounds(paper, **options.read_settings(set_))
+    paper_bounds = papers.bounds(paper, **options.read_settings(set_))
     if json:
-        print_json(found.to_dict())
+        print_json(paper_bounds.to_dict())
         return
-    print_fields(found.paper, {key: f"{value:.4g}" for key, value in found.parameters.items()})
+    print_fields(
+        paper_bounds.paper, {key: f"{value:.4g}" for key, value in paper_bounds.parameters.items()}
+    )
     rows = [
         [x.statement, x.quantity, f"{x.printed:.4g}", "" if x.sound is None else f"{x.sound:.4g}"]
-        for x in found.lines
+        for x in paper_bounds.lines
     ]
     print_table(["statement", "quantity", "printed", "sound"], rows)
-    for sentence in found.sentences:
+    for sentence in paper_bounds.sentences:
         print_text(sentence)
 
 
@@ -217,25 +219,25 @@ def _print_record(record: dict[str, Any], meanings: Mapping[str, str]) -> None:
 
 
 def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
-    found = environment(name)
+    env = environment(name)
     try:
-        problem = found.make_problem()
+        problem = env.make_problem()
         info: Any = problem.info.to_dict()
         fitted = problem.summary()
     except DPBError as error:
         info = {"unavailable": str(error)}
         fitted = {}
     record = {
-        "id": found.id,
-        "problem": found.kind,
-        "summary": found.summary,
-        "reveals": found.reveals or "not said",
-        "parameters": found.parameters,
-        "interface": list(found.interface),
+        "id": env.id,
+        "problem": env.kind,
+        "summary": env.summary,
+        "reveals": env.reveals or "not said",
+        "parameters": env.parameters,
+        "interface": list(env.interface),
         "info": info,
         "fitted": fitted,
     }
-    return record, found.meanings
+    return record, env.meanings
 
 
 def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
@@ -244,7 +246,7 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     from dpb_gym.privacy.guarantee import PUBLIC
 
     asked = privacy.Budget.parse(budget)
-    found = {}
+    guarantees = {}
     kinds = [k for k in spec.supports if kind_of(k).audit is not None]
     for kind in kinds if asked is not None else ():
         env_id, env_kwargs = small_setting(spec, kind)
@@ -253,8 +255,8 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
         no_curator = guarantee.notion in ("aggregate", "shuffle", "local")
         public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
         stock = "" if "stock" in kind_of(kind).refuses else f"; with stock {SOLD_OUT}"
-        found[f"guarantee for {kind}"] = f"{guarantee}{public}{stock}"
-    return found
+        guarantees[f"guarantee for {kind}"] = f"{guarantee}{public}{stock}"
+    return guarantees
 
 
 def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, str]]:

@@ -87,13 +87,13 @@ def read_budgets(given: Sequence[str]) -> list[privacy.Budget | None]:
     Raises:
         BudgetError: If a budget is malformed or a number is out of range.
     """
-    found = []
+    parsed = []
     for text in given:
         if re.fullmatch(r"\s*eps(ilon)?\s*=[^,]*", text):
             text = f"{text.strip()},delta={USUAL_DELTA}"
             note(f"taking delta={USUAL_DELTA}: --budget {text}")
-        found.append(privacy.Budget.parse(text))
-    return found
+        parsed.append(privacy.Budget.parse(text))
+    return parsed
 
 
 def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]:
@@ -104,16 +104,16 @@ def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]
     """
     from dpb_gym.suites.schema import parse_yaml
 
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for word in given:
         key, equals, text = word.partition("=")
         if not equals or not key.strip():
             raise ParameterError(f"{option} takes KEY=VALUE or AGENT.KEY=VALUE, got {word!r}")
         try:
-            found[key.strip()] = parse_yaml(text)
+            parsed[key.strip()] = parse_yaml(text)
         except ValueError as error:
             raise ParameterError(f"{option} {word!r}: not a value: {error}") from None
-    return found
+    return parsed
 
 
 def settings_of(
@@ -166,9 +166,9 @@ def console() -> Console:
     """Return a console on the standard output; in a pipe of width ``COLUMNS`` or `PIPE_WIDTH`."""
     from rich.console import Console
 
-    found = Console(highlight=False)
-    if found.is_terminal or os.environ.get("COLUMNS", "").isdigit():
-        return found
+    output = Console(highlight=False)
+    if output.is_terminal or os.environ.get("COLUMNS", "").isdigit():
+        return output
     return Console(highlight=False, width=PIPE_WIDTH)
 
 

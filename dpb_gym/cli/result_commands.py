@@ -185,27 +185,27 @@ def verify(
         raise ParameterError("--key and --audits are for a certificate, a file that ends in .json")
     from dpb_gym.exchange import verification
 
-    found = verification.verify(directory, sample, seed, options.log, agent, isolate)
+    outcome = verification.verify(directory, sample, seed, options.log, agent, isolate)
     if json:
-        options.print_json({**vars(found), "ok": found.ok})
+        options.print_json({**vars(outcome), "ok": outcome.ok})
     else:
         messages = {
-            "damaged": found.damaged,
-            "differs": found.differing,
-            "last digits": found.rounding,
-            "cannot be computed again": found.impossible,
-            "not computed again here": found.unavailable,
+            "damaged": outcome.damaged,
+            "differs": outcome.differing,
+            "last digits": outcome.rounding,
+            "cannot be computed again": outcome.impossible,
+            "not computed again here": outcome.unavailable,
         }
         for what, lines in messages.items():
             for line in lines:
                 print(f"{what}: {line}")
-        same = len(found.again) - len(found.differing) - len(found.rounding)
+        same = len(outcome.again) - len(outcome.differing) - len(outcome.rounding)
         print(
-            f"{found.cells - len(found.damaged)} of {found.cells} cells have the right digest; "
-            f"{same} of {len(found.again)} cells computed again are the same bit for bit; "
-            f"{found.confirmed} of {found.rows} rows confirmed"
+            f"{outcome.cells - len(outcome.damaged)} of {outcome.cells} cells have the right "
+            f"digest; {same} of {len(outcome.again)} cells computed again are the same bit for "
+            f"bit; {outcome.confirmed} of {outcome.rows} rows confirmed"
         )
-    if not found.ok:
+    if not outcome.ok:
         raise typer.Exit(1)
 
 
@@ -334,17 +334,17 @@ def audit(
         options.log(f"{agent}, {time.perf_counter() - start:.0f} s: {line}")
 
     params = options.read_settings(set_)
-    found = audits.audit(
+    audited = audits.audit(
         agent, asked, runs, params=params, env_id=env, seed=seed, deployment=deployment, say=say
     )
     spec = dpb_gym.agent_spec(agent, **params)
     kind = spec.supports[0] if env is None else environment(env).kind
-    remember(found, AgentRun(spec=spec), kind, on_disk=True)
+    remember(audited, AgentRun(spec=spec), kind, on_disk=True)
     if json:
-        options.print_json(found.to_dict())
+        options.print_json(audited.to_dict())
     else:
-        options.print_text(str(found))
-    if found.verdict in ("FAIL", "READS RAW DATA"):
+        options.print_text(str(audited))
+    if audited.verdict in ("FAIL", "READS RAW DATA"):
         raise typer.Exit(1)
 
 
@@ -361,12 +361,14 @@ def cost(
     from dpb_gym.planning.costs import costs
     from dpb_gym.running.progress import duration
 
-    found = costs(directory)
-    rounds = rounds or found.rounds
-    seconds, table = found.at(rounds, cores)
+    measured = costs(directory)
+    rounds = rounds or measured.rounds
+    seconds, table = measured.at(rounds, cores)
     if json:
         rates = ("rounds_per_second", "bytes_per_cell")
-        agents = [vars(row) | {name: getattr(row, name) for name in rates} for row in found.agents]
+        agents = [
+            vars(row) | {name: getattr(row, name) for name in rates} for row in measured.agents
+        ]
         total = {"rounds": rounds, "cores": cores, "seconds": seconds, "bytes": table}
         options.print_json({"agents": agents, "total": total})
         return
@@ -377,7 +379,7 @@ def cost(
                 row.task, row.agent, f"{row.rounds:,}", f"{row.rounds_per_second:,.0f}",
                 f"{row.seconds:,.1f}", row.cells, f"{row.bytes_per_cell:,.0f}",
             )
-            for row in found.agents
+            for row in measured.agents
         ],
     )  # fmt: skip
     many = "1 core" if cores == 1 else f"{cores} cores"
@@ -387,8 +389,8 @@ def cost(
     )
 
 
-def _write_files(found: Any, html: str | None, plot: str | None) -> None:
-    for path, write in ((html, found.to_html), (plot, found.plot)):
+def _write_files(answer: Any, html: str | None, plot: str | None) -> None:
+    for path, write in ((html, answer.to_html), (plot, answer.plot)):
         if path is not None:
             write(path)
 
@@ -416,17 +418,17 @@ def cost_of_privacy(
     with progress_lines("cost-of-privacy"):
         from dpb_gym.planning import privacy_cost
 
-        found = privacy_cost.cost_of_privacy(
+        estimate = privacy_cost.cost_of_privacy(
             source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
             **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
         )  # fmt: skip
-        _write_files(found, html, plot)
+        _write_files(estimate, html, plot)
     if json:
         options.print_json(
-            {"sentences": found.sentences, "losses": found.records(), "notes": found.notes}
+            {"sentences": estimate.sentences, "losses": estimate.records(), "notes": estimate.notes}
         )
     else:
-        options.print_text(str(found))
+        options.print_text(str(estimate))
 
 
 def advise(
@@ -462,14 +464,14 @@ def advise(
         words = [word for text in set_ for word in ("--set", text)]
         words = ["dpb", "advise", source, *(["--problem", problem] if problem else []), *words]
         reading = table_questions.ask(reading, words)
-    found: Any
+    answer: Any
     with progress_lines("advise"):
-        found = advice.advise(
+        answer = advice.advise(
             reading, budgets=asked, horizon=horizon,
             replicates=replicates, currency=currency, workers=workers, dry_run=dry_run,
         )  # fmt: skip
         if not dry_run:
-            _write_files(found, html, plot)
+            _write_files(answer, html, plot)
     if dry_run:
         if json:
             options.print_json(table_questions.fields(reading))
@@ -478,9 +480,9 @@ def advise(
         if reading.questions:
             raise typer.Exit(options.QUESTIONS)
     elif json:
-        texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}
-        texts |= {"facts": found.facts, "decision": vars(found.decision)}
-        texts["curves"] = [vars(curve) for curve in found.curves]
-        options.print_json({"sentences": found.sentences, "earnings": found.records(), **texts})
+        texts = {key: getattr(answer, key) for key in ("warnings", "repairs", "notes")}
+        texts |= {"facts": answer.facts, "decision": vars(answer.decision)}
+        texts["curves"] = [vars(curve) for curve in answer.curves]
+        options.print_json({"sentences": answer.sentences, "earnings": answer.records(), **texts})
     else:
-        options.print_text(str(found))
+        options.print_text(str(answer))

@@ -92,26 +92,26 @@ def run(
         raise ParameterError("give either a suite (dpb list suites) or --env ID with --agent NAME")
     given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
     if suite is not None:
-        found, plans = _of_suite(suite, given, agents, tasks)
-        place = found.name
+        planned_suite, plans = _of_suite(suite, given, agents, tasks)
+        place = planned_suite.name
     else:
         chosen, env_kwargs = _of_env([*agent, *(options.names(agents) or ())], given, tasks)
         replicates = DEFAULT_REPLICATES if replicates is None else replicates
-        found, *plans = plan_task(
+        planned_suite, *plans = plan_task(
             str(env), chosen, horizon, replicates, seed or 0,
             env_kwargs=env_kwargs, budgets=options.read_budgets(budget) or None,
         )  # fmt: skip
-        place = f"{found.tasks[0].name}-{found.protocol[:8]}"
+        place = f"{planned_suite.tasks[0].name}-{planned_suite.protocol[:8]}"
     if dry_run:
-        _print_forecast(forecast(found, plans, replicates), workers, json)
+        _print_forecast(forecast(planned_suite, plans, replicates), workers, json)
         return
     for path in (html, None if "://" in (out or "") else out):
         options.new_folder(path)
     tasks_run = [plan.task for plan in plans if plan.runs]
-    if suite is not None and (reason := unfit_for_submission(found, tasks_run, replicates)):
+    if suite is not None and (reason := unfit_for_submission(planned_suite, tasks_run, replicates)):
         options.log(f"dpb: {reason}")
     done = run_plan(
-        found, plans, out or f"results/{place}", replicates=replicates, workers=workers,
+        planned_suite, plans, out or f"results/{place}", replicates=replicates, workers=workers,
         backend=backend, scheduler=scheduler, show=not quiet,
         callbacks=[logger(word) for word in log], isolate=isolate,
     )  # fmt: skip
@@ -155,18 +155,18 @@ def _of_env(
     return [(name, None, params.get(name)) for name in agents], env_kwargs
 
 
-def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
+def _print_forecast(forecasts: Sequence[Forecast], workers: int | None, json: bool) -> None:
     """Print the expected time, size and memory of a plan."""
     from dpb_gym.running.execution import check_backend
     from dpb_gym.running.progress import duration
 
     cores = check_backend(workers)
     parts = ("jobs", "cells", "rounds", "seconds", "bytes")
-    total = {part: sum(getattr(row, part) for row in found) for part in parts}
+    total = {part: sum(getattr(row, part) for row in forecasts) for part in parts}
     seconds = total["seconds"]
-    most = max((row.memory for row in found), default=0)
+    most = max((row.memory for row in forecasts), default=0)
     if json:
-        options.print_json({"tasks": found, "total": {**total, "memory": most}})
+        options.print_json({"tasks": forecasts, "total": {**total, "memory": most}})
         return
     options.print_table(
         ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
@@ -175,7 +175,7 @@ def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) 
                 row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
                 f"{row.seconds / 3600:,.2f}", decimal(row.bytes), decimal(row.memory),
             )
-            for row in found
+            for row in forecasts
         ],
     )  # fmt: skip
     print(
@@ -349,12 +349,12 @@ def outside(
     """
     from dpb_gym.outside import outside as rows
 
-    found = list(rows(world, folder, runs=runs, rounds=rounds))
+    records = list(rows(world, folder, runs=runs, rounds=rounds))
     if json:
-        options.print_json(found)
+        options.print_json(records)
         return
     shown = ("setting", "agent", "by", "trust", "stated", "true", "regret", "sd")
-    options.print_table(shown, [[_rounded(k, row[k]) for k in shown] for row in found])
+    options.print_table(shown, [[_rounded(k, row[k]) for k in shown] for row in records])
 
 
 def _rounded(name: str, value: object) -> object:
@@ -387,10 +387,10 @@ def reproduce(
     """
     settings = options.read_settings(set_)
     if dry_run:
-        found = papers.forecast_figures(
+        forecasts = papers.forecast_figures(
             target, replicates=replicates, quick=quick, env_kwargs=settings
         )
-        _print_forecast(found, workers, json)
+        _print_forecast(forecasts, workers, json)
         return
     options.new_folder(out)
     done = papers.reproduce(

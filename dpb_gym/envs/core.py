@@ -182,8 +182,8 @@ class Core:
             return {}
         # the stock reveals responses, which feedback wrappers privatise
         left = None if self.layers else self.instance.left
-        found = {"available": self.instance.context().available, "left": left}
-        return {name: value.copy() for name, value in found.items() if value is not None}
+        limits = {"available": self.instance.context().available, "left": left}
+        return {name: value.copy() for name, value in limits.items() if value is not None}
 
     def observe(self) -> Any:
         return self.observations.encode(self.instance.context())

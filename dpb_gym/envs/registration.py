@@ -78,7 +78,9 @@ class Environment:
     @property
     def meanings(self) -> dict[str, str]:
         """Description of each parameter, from the docstrings of problem and conditions."""
-        summaries = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
+        summaries = {
+            name: docstrings.parse(condition).summary for name, condition in CONDITIONS.items()
+        }
         return summaries | docstrings.parameters(self.factory)
 
     def make_problem(self, **kwargs: Any) -> Problem:

@@ -297,11 +297,11 @@ def unpack(path: Path) -> dict[str, bytes]:
         if not _zip(path).is_file():
             raise ResultError(f"{path}: no such file")
         with zipfile.ZipFile(path) as zipped:
-            found = sorted(zipped.namelist())
-            if found != sorted(MEMBERS):
+            names = sorted(zipped.namelist())
+            if names != sorted(MEMBERS):
                 raise ResultError(
                     f"{path}: refused: a submission holds {' and '.join(MEMBERS)} and nothing "
-                    f"else; this holds {', '.join(map(repr, found[:5])) or 'nothing':.200}"
+                    f"else; this holds {', '.join(map(repr, names[:5])) or 'nothing':.200}"
                 )
             members = {}
             for name, most in MEMBERS.items():

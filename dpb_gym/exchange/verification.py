@@ -92,16 +92,16 @@ def verify(
     sample = validation.integer("sample", sample, 0)
     store = ResultDirectory.open(path)
     sound, problems = store.check()
-    found = Verification(damaged=[str(problem) for problem in problems])
+    outcome = Verification(damaged=[str(problem) for problem in problems])
     kept = []
     for result in sound:
         try:
             check_cell(result.cell, store.suite, str(store.path))
             kept.append(result)
         except ResultError as error:
-            found.damaged.append(str(error))
-    found.cells = len(sound) + len(problems)
-    if not found.cells:
+            outcome.damaged.append(str(error))
+    outcome.cells = len(sound) + len(problems)
+    if not outcome.cells:
         raise ResultError(f"{store.path} holds no results yet")
     asked = kept if agent is None else of_agent(kept, agent, "agent in these results")
     right: list[str] = []
@@ -115,7 +115,7 @@ def verify(
                 break
             if what in lacking:
                 continue
-            same = _again(result, found, report, elsewhere, isolate)
+            same = _again(result, outcome, report, elsewhere, isolate)
             if same is None:
                 lacking.add(what)
                 continue
@@ -124,13 +124,13 @@ def verify(
     trusted = {r.cell.key for r in kept if r.provenance in (COMPUTED, RECOMPUTED)}
     trusted |= set(right)
     rows = by_row(kept).values()
-    found.rows = len(rows)
-    found.confirmed = sum(all(r.cell.key in trusted for r in row) for row in rows)
+    outcome.rows = len(rows)
+    outcome.confirmed = sum(all(r.cell.key in trusted for r in row) for row in rows)
     news = [key for key in right if store.entries[key].provenance not in (COMPUTED, RECOMPUTED)]
     if news:
         with ResultDirectory.writing(path, store.suite) as writable:
             writable.confirm(news)
-    return found
+    return outcome
 
 
 def _groups(results: Sequence[CellResult], seed: int | None) -> list[list[CellResult]]:
@@ -157,7 +157,7 @@ def _named(machine: Mapping[str, Any]) -> str:
 
 def _again(
     result: CellResult,
-    found: Verification,
+    outcome: Verification,
     report: Callable[[str], object] | None,
     elsewhere: str,
     isolate: bool | None,
@@ -179,23 +179,23 @@ def _again(
             report(f"computing {cell} again{', isolated' if isolate else ''}")
         again = recompute(cell, isolate)
     except MissingExtraError as error:
-        found.unavailable.append(f"{cell}: {error}")
+        outcome.unavailable.append(f"{cell}: {error}")
         return None
     except (DPBError, MemoryError) as error:
-        found.impossible.append(f"{cell}: {error}")
+        outcome.impossible.append(f"{cell}: {error}")
         return False
-    found.again.append(str(cell))
+    outcome.again.append(str(cell))
     difference = compare(result, again)
     size = _distance(result, again)
     if difference and elsewhere and size <= ROUNDING and result.guarantee == again.guarantee:
-        found.rounding.append(
+        outcome.rounding.append(
             f"{cell}: rounding ({size:.0e}), another CPU: stored {elsewhere}; here "
             f"{_named(describe_machine())}"
         )
         return True
     if difference:
         other = "" if code_hash(again.cell.agent.spec.maker) == cell.agent.source else OTHER_CODE
-        found.differing.append(f"{cell}: {difference}{other}")
+        outcome.differing.append(f"{cell}: {difference}{other}")
     return not difference
 
 

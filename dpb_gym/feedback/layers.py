@@ -292,9 +292,9 @@ def core_of(env: Any, base: type) -> Any:
 
 def layers(env: Any) -> list[Layer]:
     """Return the feedback wrappers of `env`, outermost first."""
-    found = []
+    wrappers = []
     while env is not None:
         if isinstance(env, Layer):
-            found.append(env)
+            wrappers.append(env)
         env = env.__dict__.get("env")
-    return found
+    return wrappers

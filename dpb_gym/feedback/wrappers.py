@@ -53,8 +53,8 @@ class _Responses(Layer):
         sent, estimate = self._channel.send(
             seen.get("revenues"), seen["action"], feedback, self._draw(played)
         )
-        found = {key: getattr(sent, key) for key in self.withheld}
-        messages = {key: message for key, message in found.items() if message is not None}
+        fields = {key: getattr(sent, key) for key in self.withheld}
+        messages = {key: message for key, message in fields.items() if message is not None}
         return estimate if self.debias else sent.reward, messages
 
     def _nothing(self, infos: Rows) -> Rows:

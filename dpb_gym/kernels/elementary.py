@@ -272,13 +272,13 @@ def normals_of(uniforms, out):
     # the tails are collected, so that their loop is vectorised, too
     place = np.empty(n, np.int64)
     tail = np.empty(n)
-    found = 0
+    count = 0
     for i in range(n):
-        place[found], tail[found] = i, (uniforms[i] - 0.5) + 2.0**-54
-        found += abs(tail[found]) > 0.425
-    for k in range(found):
+        place[count], tail[count] = i, (uniforms[i] - 0.5) + 2.0**-54
+        count += abs(tail[count]) > 0.425
+    for k in range(count):
         tail[k] = _beyond(tail[k])
-    for k in range(found):
+    for k in range(count):
         out[place[k]] = tail[k]
 
 

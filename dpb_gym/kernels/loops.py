@@ -173,10 +173,10 @@ def shares_rounds(c, R, t, contexts, buffers, shown, out):
         s = State({lanes_R})
         for i in range(out.shape[0]):
             {load}
-            found = shares(c, s, t + i, {x})
-            same_length(found.shape[0], out.shape[2])
+            chances = shares(c, s, t + i, {x})
+            same_length(chances.shape[0], out.shape[2])
             for k in range(out.shape[2]):
-                out[i, b, k] = found[k]
+                out[i, b, k] = chances[k]
 '''
 ADOPT = '''
 
@@ -190,9 +190,9 @@ def adopt_lanes(c, S, second, t, due):
 
 
 @vectorised
-def same_length(found, wanted):
+def same_length(length, wanted):
     """Raise IndexError unless a function returned as many numbers as it should."""
-    if found != wanted:
+    if length != wanted:
         raise IndexError("an action, a record or an image has another length than planned")
 
 
@@ -331,5 +331,7 @@ def loops(
     prefix = f"{algorithm.__name__}_{digest[:12]}_"
     file = inspect.getsourcefile(algorithm) or "<algorithm>"
     exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)
-    found = {name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)}
-    return SimpleNamespace(**found)
+    attributes = {
+        name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)
+    }
+    return SimpleNamespace(**attributes)

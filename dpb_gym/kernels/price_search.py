@@ -224,9 +224,9 @@ def lemma_6_prices(features, theta, inverse, model, zeta, gamma, revenue, price,
                         square += own * inverse[b, j, k] * other
                 f = _demand(a, slope, p, model, zeta)
                 bonus = gamma * np.sqrt(max(0.0, square / (m + 1)))
-                found = p * min(1.0, (p * f if revenue else f) + bonus)
-                if found > value[b]:
-                    best, value[b] = p, found
+                objective = p * min(1.0, (p * f if revenue else f) + bonus)
+                if objective > value[b]:
+                    best, value[b] = p, objective
             low = max(0.0, best - step)
             high = min(1.0, best + step)
         price[b] = best

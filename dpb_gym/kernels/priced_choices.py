@@ -126,12 +126,12 @@ def best_offers(features, theta, available, capacity, low, high, prices, values)
         for i in range(N):
             v[i], s[i] = _value_and_sensitivity(features[b, i], theta[b])
         z = -1.0
-        found = 0.0
+        revenue = 0.0
         prices[b] = -1.0
         for _ in range(MOST_STEPS):
-            if found <= z:
+            if revenue <= z:
                 break
-            z = found
+            z = revenue
             for i in range(N):
                 p[i] = high
                 if s[i] > 0.0:
@@ -142,7 +142,7 @@ def best_offers(features, theta, available, capacity, low, high, prices, values)
             trial[:] = -1.0
             for k in range(count):
                 trial[picked[k]] = p[picked[k]]
-            found = _revenue(weights, trial)
-            if found > z or count == 0:
+            revenue = _revenue(weights, trial)
+            if revenue > z or count == 0:
                 prices[b] = trial
-        values[b] = z if found <= z else found
+        values[b] = z if revenue <= z else revenue

@@ -175,7 +175,7 @@ class AssortmentLogs(LogForm):
         names = [name for name in data.feature_names if is_price_name(name)]
         if problem.revenue or not names:
             return []
-        found = [
+        doubts = [
             f"all choices count alike, whatever their {names[0]}: give revenue={names[0]!r} if it "
             "is what you earn"
         ]
@@ -185,10 +185,10 @@ class AssortmentLogs(LogForm):
             place = problem.fit.names.index(name)
             (effect,) = problem.fit.effects(lambda theta, at=place: theta[[at]])
             if effect.interval[0] > 0.0:
-                found.append(
+                doubts.append(
                     f"choices rise with {name}: it perhaps stands for quality, or followed demand"
                 )
-        return found
+        return doubts
 
 
 @functools.cache
@@ -336,6 +336,6 @@ class Assortment(Kind):
             if available is not None:
                 tried = every[(available[b][every] | (every < 0)).all(axis=1)]
             lanes = np.broadcast_to(np.int64(b), len(tried))
-            found = expected_at(problem, worlds, round_, lanes)(tried)
-            best[b], values[b] = tried[found.argmax()], found.max()
+            expected = expected_at(problem, worlds, round_, lanes)(tried)
+            best[b], values[b] = tried[expected.argmax()], expected.max()
         return best, values

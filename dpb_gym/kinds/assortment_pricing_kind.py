@@ -183,14 +183,14 @@ class AssortmentPricingLogs(LogForm):
         """Return the sets of items that are best most often, at multiples of their mean prices."""
         best = problem.rounds_under(problem.theta).best[0]
         low, high = problem.info.price_range or (0.0, 1.0)
-        found = []
+        offers = []
         for items in frequent_rows(best >= 0.0, _SETS):
             prices = best[(best[:, items] >= 0.0).all(axis=1)][:, items].mean(axis=0)
             for factor in _FACTORS:
                 offer = np.full(best.shape[1], LEFT_OUT)
                 offer[items] = np.clip(factor * prices, low, high)
-                found.append(offer)
-        return np.array(found)
+                offers.append(offer)
+        return np.array(offers)
 
     def label(self, problem: Any, action: Array, currency: str | None) -> str:
         unit = f" {currency}" if currency else ""

@@ -123,14 +123,14 @@ class PricingLogs(LogForm):
 
     def doubts(self, problem: Any, data: Any) -> list[str]:
         """Return doubts about the variation and the origin of the prices."""
-        found = price_doubts(data.features, data.price)
+        doubts = price_doubts(data.features, data.price)
         slope = problem.fit.coefficients[-1]
         spread = problem.fit.draws(200)[:, -1].std()
         if slope < 2.0 * spread:
-            found.append(
+            doubts.append(
                 "lack of variation: the effect of the price is not distinguishable from none"
             )
-        return found
+        return doubts
 
 
 @functools.cache
@@ -239,6 +239,8 @@ class Pricing(Kind):
             low = np.where(better, low, left)
             high = np.where(better, right, high)
         prices = np.stack([0.5 * (low + high), top], axis=1)  # ends of [0, 1] are on the grid
-        found = np.stack([value(prices[:, 0]), value(prices[:, 1])], axis=1)
-        best = found.reshape(B, -1).argmax(axis=1)
-        return prices.reshape(B, -1)[np.arange(B), best], found.reshape(B, -1)[np.arange(B), best]
+        revenues = np.stack([value(prices[:, 0]), value(prices[:, 1])], axis=1)
+        best = revenues.reshape(B, -1).argmax(axis=1)
+        return prices.reshape(B, -1)[np.arange(B), best], revenues.reshape(B, -1)[
+            np.arange(B), best
+        ]

@@ -41,7 +41,7 @@ def values(
     Raises:
         ParameterError: If a check fails; names the first bad round.
     """
-    found: Array = validation.array(name, value, shape)
+    array: Array = validation.array(name, value, shape)
 
     def refuse(bad: Array, wanted: str, numbers: Array, why: str = "") -> None:
         if bad.any():
@@ -50,16 +50,16 @@ def values(
                 f"{name} must {wanted}, got {numbers[at]:.12g} in round {at[0]}{why}"
             )
 
-    refuse((found < low) | (found > high), f"lie in [{low:g}, {high:g}]", found)
+    refuse((array < low) | (array > high), f"lie in [{low:g}, {high:g}]", array)
     if positive:
         why = ": what was logged cannot have been impossible"
-        refuse(found == 0.0, "be positive", found, why)
+        refuse(array == 0.0, "be positive", array, why)
     if dtype is np.int64:
-        refuse(found != np.rint(found), "be integers", found)
+        refuse(array != np.rint(array), "be integers", array)
     if sums:
-        total = found.sum(axis=-1)
+        total = array.sum(axis=-1)
         refuse(np.abs(total - 1.0) > SUM_TOLERANCE, "sum to 1 in every round", total)
-    copied: Array = np.array(found, dtype, order="C")
+    copied: Array = np.array(array, dtype, order="C")
     copied.flags.writeable = False
     return copied
 
@@ -71,12 +71,13 @@ def distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
 
 def features_of(given: ArrayLike, axes: int) -> Array:
     """Return checked features, float32 ``(n, d)`` or ``(n, m, d)`` with n and m at least 2."""
-    found = values("features", given, (None,) * axes, dtype=np.float32)
-    if not found.size or min(found.shape[:-1]) < 2:
+    features = values("features", given, (None,) * axes, dtype=np.float32)
+    if not features.size or min(features.shape[:-1]) < 2:
         raise ParameterError(
-            f"a log needs at least 2 rounds and 2 candidates, got features of shape {found.shape}"
+            f"a log needs at least 2 rounds and 2 candidates, got features of shape "
+            f"{features.shape}"
         )
-    return found
+    return features
 
 
 def optional(name: str, value: ArrayLike | None, *bounds: Any, **wanted: Any) -> Array | None:

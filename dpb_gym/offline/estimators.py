@@ -347,11 +347,11 @@ def estimated_propensities(
     design = np.concatenate([features, np.broadcast_to(np.eye(m), (n, m, m))], axis=2)
     # only differences of utilities matter, so candidate 0 is the outside option
     relative = design[:, 1:] - design[:, :1]
-    found = np.empty((n, m))
+    propensities = np.empty((n, m))
     for others, here in folds_of(n, folds, seed):
         rows = relative[others].reshape(-1, design.shape[2])
         starts = np.arange(0, len(rows) + 1, m - 1)
         beta = fit_mnl(rows, starts, actions[others] - 1, penalty, "propensities")
         weights = np.exp(design[here] @ beta - (design[here] @ beta).max(axis=1, keepdims=True))
-        found[here] = weights / weights.sum(axis=1, keepdims=True)
-    return found
+        propensities[here] = weights / weights.sum(axis=1, keepdims=True)
+    return propensities

@@ -87,7 +87,7 @@ class OfflineEvaluation:
         ]
 
     def _remarks(self) -> list[str]:
-        return text_template(REMARKS, trim_blocks=True).render(found=self).split("\n")
+        return text_template(REMARKS, trim_blocks=True).render(evaluation=self).split("\n")
 
     def __str__(self) -> str:
         wide = max(10, *(len(e.name) for e in self.estimates))
@@ -154,8 +154,8 @@ def evaluate_offline(
         >>> from dpb_gym.offline import LoggedData, evaluate_offline
         >>> log = LoggedData.from_problem("DPB/Recommendation-v0", rounds=500)
         >>> always_first = np.eye(5)[np.zeros(500, int)]
-        >>> found = evaluate_offline(always_first, log, estimators="snips")
-        >>> abs(found["snips"].value - found.true_value) < 4 * found["snips"].std_error
+        >>> estimates = evaluate_offline(always_first, log, estimators="snips")
+        >>> abs(estimates["snips"].value - estimates.true_value) < 4 * estimates["snips"].std_error
         True
     """
     if not isinstance(log, Log):

@@ -153,8 +153,8 @@ class PriceLog(Log):
         columns = np.concatenate(
             [p, p * p, np.broadcast_to(x, (*p.shape[:2], x.shape[2])), p * x, p * p * x], axis=2
         )
-        found = cross_fitted(columns[:, 0], self.rewards, columns, **model)
-        return np.clip(found, *self.reward_range)
+        predictions = cross_fitted(columns[:, 0], self.rewards, columns, **model)
+        return np.clip(predictions, *self.reward_range)
 
     def ingredients(
         self, target: Array, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],

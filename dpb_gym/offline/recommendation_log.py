@@ -42,8 +42,8 @@ COLUMNS = {
 
 def _layout(names: list[str], where: str) -> tuple[int, int]:
     """Return the numbers of candidates and features; check that the columns are complete."""
-    found = (re.fullmatch(r"x_(0|[1-9]\d*)_(0|[1-9]\d*)", name) for name in names)
-    pairs = {fits[0]: (int(fits[1]), int(fits[2])) for fits in found if fits}
+    matches = (re.fullmatch(r"x_(0|[1-9]\d*)_(0|[1-9]\d*)", name) for name in names)
+    pairs = {fits[0]: (int(fits[1]), int(fits[2])) for fits in matches if fits}
     if not pairs:
         raise DataError(f"{where}: expected feature columns x_0_0, x_0_1, ..., found none")
     m, d = (1 + max(pair[axis] for pair in pairs.values()) for axis in (0, 1))
@@ -206,14 +206,14 @@ class LoggedData(Log):
         left_out = ("propensities", "behaviour") if self.estimated else ()
         columns: dict[str, Array] = {}
         for column, (field, each) in COLUMNS.items():
-            found = getattr(self, field)
-            if found is None or field in left_out:
+            array = getattr(self, field)
+            if array is None or field in left_out:
                 continue
-            split = zip((f"{column}_{k}" for k in range(self.n_candidates)), found.T)
-            columns |= dict(split) if each else {column: found}
+            split = zip((f"{column}_{k}" for k in range(self.n_candidates)), array.T)
+            columns |= dict(split) if each else {column: array}
         for k in range(self.n_candidates):
             columns |= {f"x_{k}_{j}": self.features[:, k, j] for j in range(self.dim)}
-        arrays = {key: pa.array(np.ascontiguousarray(found)) for key, found in columns.items()}
+        arrays = {key: pa.array(np.ascontiguousarray(array)) for key, array in columns.items()}
         csv.write_csv(pa.table(arrays), path)
 
     def __repr__(self) -> str:

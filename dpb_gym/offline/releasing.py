@@ -175,7 +175,7 @@ def release_prior(
     if grams is not None:
         gram = grams.of(gram)
         curved = grams.sigma**2
-    values, vectors = (found[0] for found in kernels.linalg.eigh(gram[None]))
+    values, vectors = (batch[0] for batch in kernels.linalg.eigh(gram[None]))
     h = np.maximum(values, 0.0)
     variance = (norm * half) ** 2 / (d + 1)
     size = variance * (d + 1)  # mean squared norm of the coefficients: prior, then posterior

@@ -257,14 +257,14 @@ class SlateLog(Log):
         x = self.features.astype(np.float64)
         shown = np.take_along_axis(x, self.actions[:, :, None], axis=1)
         to_go = np.cumsum(self.rewards[:, ::-1], axis=1)[:, ::-1]
-        found = np.empty((n, K, self.n_items))
+        predictions = np.empty((n, K, self.n_items))
         for k in range(K):
             above = shown[:, :k].mean(axis=1) if k else np.zeros((n, x.shape[2]))
             tiled = np.broadcast_to(above[:, None], x.shape)
             logged = np.concatenate([shown[:, k], above], axis=1)
             new = np.concatenate([x, tiled], axis=2)
-            found[:, k] = cross_fitted(logged, to_go[:, k], new, **model)
-        return found
+            predictions[:, k] = cross_fitted(logged, to_go[:, k], new, **model)
+        return predictions
 
     def inverse_propensities(self) -> tuple[Array, float, str] | None:
         marginals = self.behaviour.marginals

@@ -70,12 +70,12 @@ class Quantity(Spec):
         kind = quantity_kind(self.kind)
         if self.reference is None:
             return kind.measure(curve, **self.options)
-        found = counterparts(curve, self.reference, curves)
-        if not found and curve.matches(self.reference):
-            found = [curve]
-        if len(found) != 1:
-            raise ResultError(f"{curve.label} has {len(found)} references, expected one")
-        return kind.measure(curve, found[0], **self.options)
+        references = counterparts(curve, self.reference, curves)
+        if not references and curve.matches(self.reference):
+            references = [curve]
+        if len(references) != 1:
+            raise ResultError(f"{curve.label} has {len(references)} references, expected one")
+        return kind.measure(curve, references[0], **self.options)
 
 
 class Claim(Spec):

@@ -119,11 +119,11 @@ class Curve:
         return Curve(series, self.axes)
 
 
-def distinct(found: Sequence[Any], *, ordered: bool = False) -> list[Any]:
+def distinct(entries: Sequence[Any], *, ordered: bool = False) -> list[Any]:
     """Distinct values, or coordinates (mappings), in order of appearance; or in their own
     order if all of them are numbers."""
     unique: list[Any] = []
-    for one in found:
+    for one in entries:
         if one not in unique:
             unique.append(one)
 
@@ -144,21 +144,21 @@ def counterparts(curve: Curve, selector: Selector, curves: Sequence[Curve]) -> l
     Raises:
         ResultError: If two of them differ on no axis that the selector names.
     """
-    found: list[Curve] = []
+    matches: list[Curve] = []
     for other in curves:
         if other is curve or not other.matches(selector):
             continue
         pairs = [(v, other.axes[axis]) for axis, v in curve.axes.items() if axis not in selector]
         if all(a is None or b is None or a == b for a, b in pairs):
-            found.append(other)
-    for i, first in enumerate(found):
-        for second in found[:i]:
+            matches.append(other)
+    for i, first in enumerate(matches):
+        for second in matches[:i]:
             if all(first.axes[axis] == second.axes[axis] for axis in selector):
                 raise ResultError(
                     f"{first.label} and {second.label} are both compared with {curve.label}: "
                     f"name another axis than {', '.join(selector)}"
                 )
-    return found
+    return matches
 
 
 def words(coordinates: Mapping[str, Any]) -> str:

@@ -155,8 +155,8 @@ def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any
     rows = distinct([{a: c.axes[a] for a in variants} for c in placed])
     ranks = {a: distinct([c.axes[a] for c in shown]) for a in variants}
     rows.sort(key=lambda row: [ranks[a].index(value) for a, value in row.items()])
-    found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
-    return rows or [{}], distinct(found, ordered=True) or [{}]
+    columns = [{across: v} for c in shown if (v := c.axes[across]) is not None]
+    return rows or [{}], distinct(columns, ordered=True) or [{}]
 
 
 def _belongs(curve: Curve, coordinates: Mapping[str, Any]) -> bool:

@@ -283,10 +283,10 @@ def plain_table(table: FigureTable, cells: Cells) -> dict[str, Any]:
     """Return a filled table as plain JSON values."""
     quantity = table.quantity.model_dump(mode="json", exclude_defaults=True)
     axes = tuple(filter(None, (table.rows, table.columns)))
-    found = [dict(zip(axes, place)) | cell for place, cell in cells.items() if cell is not None]
-    for cell in found:
+    records = [dict(zip(axes, place)) | cell for place, cell in cells.items() if cell is not None]
+    for cell in records:
         cell["mean"] = cell["mean"] if math.isfinite(cell["mean"]) else None
-    return {"id": table.id, "title": table.title, "quantity": quantity, "cells": found}
+    return {"id": table.id, "title": table.title, "quantity": quantity, "cells": records}
 
 
 def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | None:

@@ -243,9 +243,9 @@ def _changed(model: Any, **update: Any) -> Any:
 
 def _coordinate(series: RowResult, axis: AxisMap) -> Scalar | None:
     values = (_read(series, path) for path in axis.path)
-    found: Scalar | None = coordinate(next((v for v in values if v is not None), None))
+    scalar: Scalar | None = coordinate(next((v for v in values if v is not None), None))
     known: dict[Any, Scalar] = dict(axis.values)
-    return known.get(found) if known else found
+    return known.get(scalar) if known else scalar
 
 
 def _read(series: RowResult, path: str) -> Scalar | None:
@@ -270,12 +270,12 @@ def figure_files() -> dict[str, Traversable]:
     """
     folders = [resources.files("dpb_gym.papers") / "figures"]
     folders += map(resources.files, load_plugins(ENTRY_POINT_GROUP))
-    found: dict[str, Traversable] = {}
+    files: dict[str, Traversable] = {}
     for folder in folders:
         for paper in (one for one in folder.iterdir() if one.is_dir()):
             for file in (one for one in paper.iterdir() if one.name.endswith(".yaml")):
-                found.setdefault(f"{paper.name}/{file.name.removesuffix('.yaml')}", file)
-    return dict(sorted(found.items()))
+                files.setdefault(f"{paper.name}/{file.name.removesuffix('.yaml')}", file)
+    return dict(sorted(files.items()))
 
 
 def load_figures(target: str) -> list[Figure]:

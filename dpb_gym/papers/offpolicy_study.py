@@ -49,10 +49,10 @@ class OffPolicyStudy(Spec):
         problem = make_problem(task.env, **task.env_kwargs, horizon=task.horizon + rounds)
         logs = offline.collect(problem, rounds, result.cell.seeds, skip=task.horizon)
         policies = offline.probabilities(agent, logs, samples=self.samples)
-        found: dict[str, list[float]] = {}
+        measures: dict[str, list[float]] = {}
 
         def record(name: str, value: float) -> None:
-            found.setdefault(name, []).append(float(value))
+            measures.setdefault(name, []).append(float(value))
 
         for b, (log, policy) in enumerate(zip(logs, policies)):
             assert log.expected is not None
@@ -71,4 +71,4 @@ class OffPolicyStudy(Spec):
                 # equal rewards in a very short log have no spread
                 record(f"{name}-z", error / max(estimates[name].std_error, 1e-12))
             record("ess", estimates.effective_sample_size / rounds)
-        return {name: plain(values, name) for name, values in found.items()}
+        return {name: plain(values, name) for name, values in measures.items()}

@@ -63,8 +63,8 @@ def jackknife(*measured: Measured) -> tuple[list[Array], int]:
     values = []
     size = len(leave_one_out(shared)) if shared else 1
     for one in measured:
-        found = one.of(*(leave_one_out([column[i] for i in shared]) for column in one.columns))
-        values.append(np.broadcast_to(np.asarray(found, dtype=np.float64), (size,)))
+        quantity = one.of(*(leave_one_out([column[i] for i in shared]) for column in one.columns))
+        values.append(np.broadcast_to(np.asarray(quantity, dtype=np.float64), (size,)))
     return values, len(shared)
 
 

@@ -88,15 +88,15 @@ class Bounds:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences on the horizons at which the bounds say nothing."""
-        found = []
+        sentences = []
         for limit in self.vacuous:
             where = (
                 "up to T = 10^300" if math.isinf(limit.power) else f"below T = 10^{limit.power:.1f}"
             )
-            found.append(f"{limit.statement} is vacuous {where}: its bound exceeds T.")
+            sentences.append(f"{limit.statement} is vacuous {where}: its bound exceeds T.")
             if limit.condition is not None:
-                found.append(f"{limit.statement} needs T >= 10^{limit.condition:.1f}.")
-        return tuple(found)
+                sentences.append(f"{limit.statement} needs T >= 10^{limit.condition:.1f}.")
+        return tuple(sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers as plain JSON values; powers that are infinite are None."""
@@ -129,8 +129,8 @@ def bounds(paper: str, **parameters: Any) -> Bounds:
         ParameterError: If a value is out of range.
 
     Example:
-        >>> found = bounds("private-pricing", dim=3)
-        >>> [round(limit.condition) for limit in found.vacuous if limit.condition]
+        >>> limits = bounds("private-pricing", dim=3)
+        >>> [round(limit.condition) for limit in limits.vacuous if limit.condition]
         [35]
     """
     if paper not in PAPERS:

@@ -103,10 +103,10 @@ class Judgement:
     @property
     def by_variant(self) -> dict[str, list[str]]:
         """Outcomes of the comparisons by variant."""
-        found: dict[str, list[str]] = {}
+        outcomes: dict[str, list[str]] = {}
         for comparison in self.comparisons:
-            found.setdefault(comparison.variant_name, []).append(comparison.outcome)
-        return found
+            outcomes.setdefault(comparison.variant_name, []).append(comparison.outcome)
+        return outcomes
 
     @property
     def verdict(self) -> str:
@@ -175,13 +175,15 @@ def judge(
     `tables` contain the paper's numbers.
     """
     try:
-        found = [
+        comparisons = [
             _compare(claim, curve, right, axes, curves, variants)
             for curve, right, axes in _pairs(claim, curves, tables)
         ]
     except ResultError as error:
         return Judgement(claim, (), f"not decided: {error}")
-    return Judgement(claim, tuple(found), None if found else "not decided: no curves to compare")
+    return Judgement(
+        claim, tuple(comparisons), None if comparisons else "not decided: no curves to compare"
+    )
 
 
 Pair = tuple[Curve, "Curve | float", tuple[str, ...]]

@@ -119,7 +119,7 @@ def costs(path: str | os.PathLike[str]) -> Costs:
     for result in results:
         if result.timing is not None:
             timings.setdefault(result.cell.row[:2], []).append(result.timing)
-    found = tuple(
+    agent_costs = tuple(
         AgentCost(
             task,
             agent,
@@ -130,9 +130,9 @@ def costs(path: str | os.PathLike[str]) -> Costs:
         )
         for (task, agent), some in timings.items()
     )
-    if not found:
+    if not agent_costs:
         raise ResultError(f"{store.path} holds no timings: nothing to extrapolate from")
-    return Costs(found)
+    return Costs(agent_costs)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def forecast(
         DataError: If data are missing or damaged.
     """
     seconds = validation.real("seconds", seconds, 0.0, open_low=True)
-    found = []
+    forecasts = []
     for plan in plans:
         if not plan.runs:
             continue
@@ -203,7 +203,7 @@ def forecast(
         counted = _play(job, max(seconds, LEAST_POINTS * PROGRESS_SECONDS), LEAST_POINTS)
         tracemalloc.stop()
         share = sum(sizes) / sizes[0]
-        found.append(
+        forecasts.append(
             Forecast(
                 plan.task.name,
                 len(sizes),
@@ -214,7 +214,7 @@ def forecast(
                 _most_memory() + round(_growth(job, counted) + counted[-1].coming),
             )
         )
-    return found
+    return forecasts
 
 
 class _Point(NamedTuple):
@@ -260,12 +260,12 @@ def _stores(agents: Sequence[Agent]) -> list[_Store]:
     """Return the releasers of agents that have begun, and what else of them states its memory."""
     curators = [vars(agent).get("curator") for agent in agents]
     parts = [one for c in curators if c is not None for one in (c, *c.parts.values())]
-    found: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
+    stores: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
     own = [value for agent in agents for value in vars(agent).values()]
     algorithms = [part for part in own if is_dataclass(part) and not isinstance(part, type)]
     own += [getattr(part, one.name) for part in algorithms for one in fields(part)]
     own += [value for part in own if isinstance(part, Plan) for value in part]
-    return found + [
+    return stores + [
         part for part in own if hasattr(part, "memory") and not isinstance(part, (Releaser, Handle))
     ]
 

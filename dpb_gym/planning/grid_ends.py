@@ -21,17 +21,17 @@ def beyond(values: Iterable[Any], value: Any) -> list[float]:
     if not _number(value) or value <= 0:
         return []
     ladder = sorted({v for v in values if _number(v)} | {value})
-    found = []
+    nearby = []
     if value == ladder[-1]:
-        found.append(_after(ladder))
+        nearby.append(_after(ladder))
     if value == ladder[0]:
         last = ladder[1] if len(ladder) > 1 else 2 * value
-        found.append(value * value / last)
+        nearby.append(value * value / last)
     if isinstance(value, int):
-        found = [round(v) for v in found if round(v) >= 1]
+        nearby = [round(v) for v in nearby if round(v) >= 1]
     else:
-        found = [float(f"{v:.2g}") for v in found]
-    return [v for v in found if v not in ladder]
+        nearby = [float(f"{v:.2g}") for v in nearby]
+    return [v for v in nearby if v not in ladder]
 
 
 def _after(ladder: list[float]) -> float:

@@ -28,9 +28,9 @@ def model_warnings(problem: Any, data: Any) -> list[str]:
         data: Its table.
     """
     hit = problem.fit.chosen[problem.fit.held_rows]
-    found = [calibration_doubt(problem.fit.chance, hit), _against_others(problem, hit)]
-    found += log_form(problem.kind).doubts(problem, data)
-    return [text for text in found if text]
+    doubts = [calibration_doubt(problem.fit.chance, hit), _against_others(problem, hit)]
+    doubts += log_form(problem.kind).doubts(problem, data)
+    return [text for text in doubts if text]
 
 
 def calibration_doubt(chance: Array, hit: Array) -> str:
@@ -101,13 +101,13 @@ def _shares(place: Array, hit: Array, count: int) -> Array:
     """Return the share of chosen rows of each kind ``(count,)``, with one more row of the mean."""
     rows = np.bincount(place, minlength=count)
     hits = np.bincount(place, hit, minlength=count)
-    found: Array = (hits + hit.mean()) / (rows + 1.0)
-    return found
+    shares: Array = (hits + hit.mean()) / (rows + 1.0)
+    return shares
 
 
 def _log_chance(chance: Array, hit: Array) -> Array:
-    found: Array = np.log(np.clip(np.where(hit, chance, 1.0 - chance), 1e-12, 1.0))
-    return found
+    log_chance: Array = np.log(np.clip(np.where(hit, chance, 1.0 - chance), 1e-12, 1.0))
+    return log_chance
 
 
 def customers_needed(problem: Any) -> int | None:

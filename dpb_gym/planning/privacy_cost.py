@@ -230,8 +230,9 @@ def cost_of_privacy(
 
     Example:
         >>> import dpb_gym
-        >>> found = dpb_gym.cost_of_privacy("DPB/Pricing-v0", ["rho=1"], horizon=400, replicates=3)
-        >>> found.sentence("rho=1").split(" of ")[1]
+        >>> estimate = dpb_gym.cost_of_privacy("DPB/Pricing-v0", ["rho=1"], horizon=400,
+        ...     replicates=3)
+        >>> estimate.sentence("rho=1").split(" of ")[1]
         'revenue in the first 40 customers, -0.3% [-4.1, 2.6] in the next 360'
     """
     replicates = validation.integer("replicates", replicates, 2)
@@ -244,14 +245,14 @@ def cost_of_privacy(
         if problem is not None:
             source = from_log(source, problem, **log)
             log = {}
-        found = environment(source)
-        form = kind_of(found.kind).logs
+        env = environment(source)
+        form = kind_of(env.kind).logs
         named = agents or (() if form is None else form.recommended)
         if not named:
-            raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
+            raise ParameterError(f"no agents are recommended for {env.kind}: name some (agents=)")
         ours, *others = named
-        T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
-        made = found.make_problem(**{**log, "horizon": T})
+        T = validation.integer("horizon", horizon or env.parameters["horizon"], 2)
+        made = env.make_problem(**{**log, "horizon": T})
         if isinstance(made, Logged) and made.released is None:
             log = {"draws": DRAWS, **log}
         split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
@@ -264,7 +265,7 @@ def cost_of_privacy(
     if not base:
         failed = [str(f) for f in result.failures if f.cell.agent.label == ours]
         raise AgentError(f"{ours} does not run without a budget: {'; '.join(failed) or 'required'}")
-    which = coefficients(found.make_problem(**{**log, "horizon": T}), base[0].replicates, seed)[1]
+    which = coefficients(env.make_problem(**{**log, "horizon": T}), base[0].replicates, seed)[1]
     losses = [
         Shortfall(s.agent, s.budget, start + 1, end, _lost(s, base[0], start, end, which))
         for s in sorted(result.rows, key=lambda s: s.agent == RANDOM)

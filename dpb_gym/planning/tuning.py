@@ -118,18 +118,18 @@ class Recipe:
         Args:
             tuned_on: The environment with options and seeds.
         """
-        found = []
+        rows = []
         for choice in self.choices:
             row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
             row |= {"regret": choice.best.rounded}
             row |= {} if choice.default is None else {"default_regret": choice.default.rounded}
-            found.append(row)
+            rows.append(row)
         search = {"budgets": [c.budget for c in self.choices], "points": self.points}
         data = {
             "agent": self.agent,
             "parameters": self.parameters,
             "tuned_on": {**tuned_on, **search, "grid": self.grid},
-            "best_per_budget": found,
+            "best_per_budget": rows,
         }
         comment = f"Parameters that dpb tune chose for {self.agent}, and its measurements."
         write_recipe(self.path, data, comment)
@@ -260,13 +260,13 @@ def tune(
     home = folder / "recipes" if recipes is None else Path(recipes)
     options = {"horizon": task.horizon, **task.identity["env_kwargs"]}
     seeds = (seed, seed + count - 1)
-    found = tuple(search.recipe(plan.runs, home) for search in searches)
-    for recipe in found:
+    tuned = tuple(search.recipe(plan.runs, home) for search in searches)
+    for recipe in tuned:
         recipe.write({"environment": task.env, "options": options, "seeds": seeds})
     failures = tuple(failure.message for report in reports for failure in report.failures)
     rounds = sum(report.rounds for report in reports)
     seconds = sum(report.seconds for report in reports)
-    return Tuning(task.env, options, seeds, found, failures, folder, rounds, seconds)
+    return Tuning(task.env, options, seeds, tuned, failures, folder, rounds, seconds)
 
 
 def _steps(points: int, replicates: int, factor: int) -> list[tuple[int, int]]:
@@ -393,7 +393,7 @@ class _Search:
     grid: dict[str, tuple[Any, ...]]
     fixed: dict[str, Any]
     points: list[dict[str, Any]]
-    found: dict[str, dict[str, Point]] = field(default_factory=dict)
+    measured: dict[str, dict[str, Point]] = field(default_factory=dict)
     outside: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
@@ -416,17 +416,19 @@ class _Search:
                 n = len(regret)
                 error = float(regret.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
                 means = float(regret.mean()), error, n, float(regret[:first].mean())
-                self.found.setdefault(row.budget, {})[row.agent] = Point(points[row.agent], *means)
+                self.measured.setdefault(row.budget, {})[row.agent] = Point(
+                    points[row.agent], *means
+                )
 
     def ranked(self, budget: str) -> list[Point]:
         """Return the points of a budget; those that equal each other in the grid's order."""
-        found = self.found.get(budget, {})
-        points = [found[label] for label in map(self.label, self.points) if label in found]
+        measured = self.measured.get(budget, {})
+        points = [measured[label] for label in map(self.label, self.points) if label in measured]
         return sorted(points, key=lambda point: (-point.replicates, point.regret))
 
     def best(self, size: int) -> list[tuple[str, str]]:
         """Return label and budget of the best `size` points of each budget."""
-        return [(self.label(p.params), b) for b in self.found for p in self.ranked(b)[:size]]
+        return [(self.label(p.params), b) for b in self.measured for p in self.ranked(b)[:size]]
 
     def widened(self) -> list[tuple[str, str]]:
         """Add the points next to the best of each budget outside of the grid, if it is at an end.
@@ -435,7 +437,7 @@ class _Search:
             Label and budget of every added point. A value that the agent refuses is not added.
         """
         added = []
-        for budget in self.found:
+        for budget in self.measured:
             best = dict(self.ranked(budget)[0].params)
             outside = self.outside.setdefault(budget, [])
             for key, grid in self.grid.items():

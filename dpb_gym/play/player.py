@@ -267,7 +267,7 @@ class Player(Agent):
         if self._offered[0] is context and not rounds:
             return self._offered[1]
         self._offered = (None, ())
-        found = []
+        parts = []
         for name in self._fields:
             part = context.offered_revenues if name == "revenues" else getattr(context, name)
             if part is None:
@@ -275,8 +275,8 @@ class Player(Agent):
             part = part if rounds else part[None]
             if self._labels is not None:
                 part = self._labels[np.arange(part.shape[1])[:, None], part]
-            found.append(read_only(np.ascontiguousarray(part)))
-        contexts = tuple(found)
+            parts.append(read_only(np.ascontiguousarray(part)))
+        contexts = tuple(parts)
         self._fit_buffers(contexts)
         if not rounds:
             self._offered = context, contexts
@@ -357,9 +357,9 @@ class Player(Agent):
 
     def _responses(self, feedback: Feedback) -> Array:
         name = self._kind.response
-        found = feedback.reward if name is None else getattr(feedback, name)
-        assert found is not None
-        return found
+        responses = feedback.reward if name is None else getattr(feedback, name)
+        assert responses is not None
+        return responses
 
     def _record(
         self, contexts: tuple[Array, ...], actions: Array, responses: Array, seen: Array, z: Array
@@ -606,9 +606,9 @@ class Player(Agent):
             return None
         shown, index = stand_ins(context)
         if stated:
-            found = np.zeros((1, *shown.features.shape[:2]))
-            self._run("shares_rounds", self._R, self._contexts(shown), found)
-            return original_probabilities(found[0], index)
+            probabilities = np.zeros((1, *shown.features.shape[:2]))
+            self._run("shares_rounds", self._R, self._contexts(shown), probabilities)
+            return original_probabilities(probabilities[0], index)
         actions = self._actions(1)
         self._run("act_rounds", self._R, self._contexts(shown), self._draw(1, 0), actions)
         shares = np.zeros(shown.features.shape[:2])

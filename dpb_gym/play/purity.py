@@ -232,11 +232,11 @@ def _numpy_uses(function: types.FunctionType) -> list[tuple[str, int | None, tup
         """Return what a variable can be; a branch in an argument copies what waits for it."""
         if var.name in seen:
             return []
-        found = []
+        origins = []
         for value in values.get(var.name, ()):
             copied = isinstance(value, ir.Var)
-            found += sources(value, (*seen, var.name)) if copied else [value]
-        return found
+            origins += sources(value, (*seen, var.name)) if copied else [value]
+        return origins
 
     def is_numpy(value: Any) -> bool:
         if not isinstance(value, ir.Expr) or value.op != "getattr":
@@ -282,11 +282,11 @@ def _trusted(value: Deferred) -> bool:
 
 def _nested(kind: Any, values: Any) -> list[type]:
     """Return the classes of named tuples in a value."""
-    found = [kind]
+    classes = [kind]
     for value in values:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            found += _nested(type(value), value)
-    return found
+            classes += _nested(type(value), value)
+    return classes
 
 
 def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) -> None:

@@ -359,13 +359,13 @@ class Account:
     def _spent(self, now: Transaction, persons: Iterable[str]) -> dict[str, float]:
         """Return what people have spent; new ones are left out."""
         keys = list(dict.fromkeys(persons))
-        found = now.matching("SELECT person, spent FROM dpb_people WHERE person IN", keys)
-        for person, spent in found.items():
+        amounts = now.matching("SELECT person, spent FROM dpb_people WHERE person IN", keys)
+        for person, spent in amounts.items():
             if not (isinstance(spent, float) and 0.0 <= spent <= self._most):
                 raise self._database.error(
                     f"is damaged: person {shown(person)} has spent {shown(spent)} of {self.limit:g}"
                 )
-        return found
+        return amounts
 
     def _admit(self, spent: dict[str, float], person: str, rho: float) -> bool:
         """Add a cost to what a person has spent if the limit allows it; return whether it does."""

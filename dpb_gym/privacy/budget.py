@@ -138,10 +138,10 @@ class Budget:
         from pydantic_core import core_schema
 
         def read(value: Any) -> Budget:
-            found = cls.parse(value)
-            if found is None:
+            budget = cls.parse(value)
+            if budget is None:
                 raise BudgetError(f"a budget is needed here, 'rho=0.5' say; got {shown(value)}")
-            return found
+            return budget
 
         return core_schema.no_info_plain_validator_function(
             read, serialization=core_schema.to_string_ser_schema()
@@ -193,21 +193,21 @@ def check_protects(budget: Budget | str) -> Budget:
         BudgetError: If it is none, or its epsilon (for rho: at delta = 1e-6) exceeds
             `LARGEST_USEFUL_EPSILON`, or delta `LARGEST_USEFUL_DELTA`.
     """
-    found = Budget.parse(budget)
-    if found is None:
+    parsed = Budget.parse(budget)
+    if parsed is None:
         raise BudgetError("give a budget: the agents without one are always compared")
-    epsilon = found.epsilon
-    if found.rho is not None:
+    epsilon = parsed.epsilon
+    if parsed.rho is not None:
         # an upper bound without the accountant, as only the order of magnitude counts
-        epsilon = found.rho + 2.0 * math.sqrt(found.rho * portable.log(1e6))  # Bun & Steinke 2016
+        epsilon = parsed.rho + 2.0 * math.sqrt(parsed.rho * portable.log(1e6))  # Bun & Steinke 2016
     if epsilon is not None and epsilon > LARGEST_USEFUL_EPSILON:
         raise BudgetError(
-            f"{found} protects nobody: epsilon {epsilon:.3g} allows odds to change by a factor of "
+            f"{parsed} protects nobody: epsilon {epsilon:.3g} allows odds to change by a factor of "
             f"e^{epsilon:.3g}; give at most epsilon {LARGEST_USEFUL_EPSILON:g}"
         )
-    if found.delta is not None and found.delta > LARGEST_USEFUL_DELTA:
+    if parsed.delta is not None and parsed.delta > LARGEST_USEFUL_DELTA:
         raise BudgetError(
-            f"{found} protects nobody: delta is the chance that a person's data are revealed; give "
-            f"at most {LARGEST_USEFUL_DELTA:g}, less than one over the number of customers"
+            f"{parsed} protects nobody: delta is the chance that a person's data are revealed; "
+            f"give at most {LARGEST_USEFUL_DELTA:g}, less than one over the number of customers"
         )
-    return found
+    return parsed

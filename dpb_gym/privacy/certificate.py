@@ -165,16 +165,16 @@ class Certificate:
         lines = []
         for entry in self.content["entries"]:
             facts = entry["facts"]
-            found = entry["findings"]
-            budget = found["budget"]
-            unit = "rho" if "rho" in found["asked"] else "epsilon"
+            stated = entry["findings"]
+            budget = stated["budget"]
+            unit = "rho" if "rho" in stated["asked"] else "epsilon"
             spent = f"{unit} {budget['spent']:.4g} of {budget['limit']}"
             lines += [
-                f"{facts['agent']}: {found['guarantee']}",
-                f"  asked for     {_pair(found['asked'])}; spent: {spent}",
-                f"  beside it     {_pair(found['at the report delta'])}",
-                f"  lifetime      {found['lifetime']}",
-                f"  audit         {found['audit']}",
+                f"{facts['agent']}: {stated['guarantee']}",
+                f"  asked for     {_pair(stated['asked'])}; spent: {spent}",
+                f"  beside it     {_pair(stated['at the report delta'])}",
+                f"  lifetime      {stated['lifetime']}",
+                f"  audit         {stated['audit']}",
             ]
         lines.append("not signed" if self.signer is None else f"signed by key {self.signer}")
         return "\n".join(lines)
@@ -192,13 +192,15 @@ def _pair(values: Mapping[str, Any]) -> str:
 def _differences(entry: Mapping[str, Any]) -> list[str]:
     """Return the contradictions among the facts, and the findings that do not follow from them."""
     stated = entry["findings"]
-    found = findings(entry["facts"])
+    derived = findings(entry["facts"])
     differences = contradictions(entry["facts"])
-    for name in found:
+    for name in derived:
         # as text, because True equals 1 in Python
-        if json.dumps(stated.get(name), sort_keys=True) != json.dumps(found[name], sort_keys=True):
-            differences.append(f"{name} should be {json.dumps(found[name])}")
-    for name in stated.keys() - found.keys():
+        if json.dumps(stated.get(name), sort_keys=True) != json.dumps(
+            derived[name], sort_keys=True
+        ):
+            differences.append(f"{name} should be {json.dumps(derived[name])}")
+    for name in stated.keys() - derived.keys():
         differences.append(f"{json.dumps(name)[:100]}: unknown finding")
     return differences
 
@@ -339,8 +341,8 @@ def _limit(lifetime: str) -> float:
 
 
 def _epsilon(curve: Composition | None, delta: float) -> float | str:
-    found = math.inf if curve is None else epsilon(curve, delta)
-    return _digits(found) if math.isfinite(found) else "no bound: nothing is promised"
+    bound = math.inf if curve is None else epsilon(curve, delta)
+    return _digits(bound) if math.isfinite(bound) else "no bound: nothing is promised"
 
 
 def _digits(value: float) -> float:

@@ -292,12 +292,12 @@ def _levels(value: Any) -> Iterator[list[Any]]:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; readers disagree on which of two equal keys counts."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise ParameterError(f"the key {shown(name)} occurs twice in one object")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _not_finite(text: str) -> Any:

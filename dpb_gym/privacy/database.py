@@ -47,12 +47,12 @@ class Transaction:
 
     def matching(self, query: str, keys: Sequence[str], **values: Any) -> dict[str, Any]:
         """Return the second column by the first, of a query that ends with ``column IN``."""
-        found: dict[str, Any] = {}
+        matches: dict[str, Any] = {}
         for start in range(0, len(keys), _MOST_NAMES):
             named = {f"k{n}": key for n, key in enumerate(keys[start : start + _MOST_NAMES])}
             marks = ", ".join(f":{name}" for name in named)
-            found |= dict(self.rows(f"{query} ({marks})", **named, **values))
-        return found
+            matches |= dict(self.rows(f"{query} ({marks})", **named, **values))
+        return matches
 
 
 class Database:
@@ -185,7 +185,7 @@ class Database:
     def _present(self, now: Transaction) -> dict[str, str]:
         """Return the tables, with the statements that made them in SQLite."""
         if self.path is None:
-            found = now.matching(
+            tables = now.matching(
                 "SELECT table_name, '' FROM information_schema.tables "
                 "WHERE table_schema = current_schema() AND table_name IN",
                 list(self._tables),
@@ -196,8 +196,8 @@ class Database:
             # SQLite's own tables and indexes have reserved names; it makes no trigger and no view
             own = {name for name, kind, _ in parts if kind in ("table", "index")}
             own = {name for name in own if name.startswith("sqlite_")}
-            found = {name: sql for name, _, sql in parts if name not in own}
-        return found
+            tables = {name: sql for name, _, sql in parts if name not in own}
+        return tables
 
     def check_pages(self) -> None:
         """Check the structure of an SQLite file.
@@ -208,9 +208,9 @@ class Database:
         """
         if self.path is not None:
             with self.transaction(write=False) as now:
-                (found,) = now.rows("PRAGMA integrity_check(1)")[0]
-            if found != "ok":
-                raise self.error(f"is damaged: {found}")
+                (verdict,) = now.rows("PRAGMA integrity_check(1)")[0]
+            if verdict != "ok":
+                raise self.error(f"is damaged: {verdict}")
 
     def empty_log(self) -> None:
         """Copy the log to the file, as far as other connections allow it.

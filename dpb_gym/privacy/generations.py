@@ -100,14 +100,14 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
     Raises:
         CheckpointError: If the session is unknown, continued before, or its terms differ.
     """
-    found = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=saved.id)
-    if not found:
+    rows = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=saved.id)
+    if not rows:
         raise CheckpointError(
             f"{name} has no record of this session, so nothing shows that the file was not "
             "continued elsewhere. It was saved by another user or on another machine, or the "
             "record was deleted. Give the account or the state directory that the session had"
         )
-    newest, token = found[0]
+    newest, token = rows[0]
     if (newest, token) != (saved.generation, saved.token):
         raise CheckpointError(
             f"this session was loaded before: the file has generation {saved.generation}, and "
@@ -126,8 +126,8 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
 
 def check_terms(now: Transaction, name: str, session: str, terms: str) -> None:
     """Raise CheckpointError if what a session is charged is not what it entered with."""
-    found = now.rows("SELECT terms FROM dpb_sessions WHERE id = :id", id=session)
-    if found and found[0][0] != terms:
+    stored = now.rows("SELECT terms FROM dpb_sessions WHERE id = :id", id=session)
+    if stored and stored[0][0] != terms:
         raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
 
 
@@ -154,8 +154,8 @@ def check(
     Raises:
         CheckpointError: If another continuation or a copy went on; nothing may be released.
     """
-    found = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=own.id)
-    generation, token = found[0] if found else (None, None)
+    rows = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=own.id)
+    generation, token = rows[0] if rows else (None, None)
     if token not in own.tokens:  # each continuation has others
         raise CheckpointError(
             f"this session goes on elsewhere: {name} has generation {generation} of it, and this "

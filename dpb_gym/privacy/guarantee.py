@@ -222,13 +222,13 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guarantee as plain JSON values; inverse of `from_dict`."""
-        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
         for name in ("curve", "inherited"):
-            found[name] = None if found[name] is None else found[name].to_dict()
-        found["uses"] = None if self.uses is None else list(self.uses)
+            values[name] = None if values[name] is None else values[name].to_dict()
+        values["uses"] = None if self.uses is None else list(self.uses)
         if self.inherited is None:
-            del found["inherited"]
-        return found
+            del values["inherited"]
+        return values
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Guarantee:
@@ -239,11 +239,11 @@ class Guarantee:
         """
         try:
             names = ("notion", "unit", "relation", "basis")
-            found: dict[str, Any] = {name: data[name] for name in names}
+            arguments: dict[str, Any] = {name: data[name] for name in names}
             for name, part in (("curve", data["curve"]), ("inherited", data.get("inherited"))):
-                found[name] = None if part is None else Composition.from_dict(part)
+                arguments[name] = None if part is None else Composition.from_dict(part)
             uses = data.get("uses")
-            return cls(**found, uses=None if uses is None else tuple(uses))
+            return cls(**arguments, uses=None if uses is None else tuple(uses))
         except (KeyError, TypeError) as error:
             raise BudgetError(
                 f"a guarantee has notion, unit, relation and curve: {error!r}"

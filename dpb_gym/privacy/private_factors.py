@@ -117,9 +117,9 @@ def private_factors(
     sums = LogSum(curator, side, clip=1.0, what=what, **noise)
     moment = sums.of(second_moment(rows))
     # only the largest `dim`, which is faster than all
-    found = eigh(moment, subset_by_index=(n_items - dim, n_items - 1))
-    values = np.maximum(found[0][::-1], 0.0)
-    vectors = found[1][:, ::-1]
+    eigenpairs = eigh(moment, subset_by_index=(n_items - dim, n_items - 1))
+    values = np.maximum(eigenpairs[0][::-1], 0.0)
+    vectors = eigenpairs[1][:, ::-1]
     # signs of eigenvectors are arbitrary: fix them, so that results can be repeated
     largest = np.abs(vectors).argmax(axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(dim)])

@@ -32,13 +32,13 @@ def check_restored(loaded: Any, fresh: Any) -> None:
         loaded: The agent of a file.
         fresh: The same agent, set up again with the budget of the loaded one.
     """
-    found = dict(_curators(loaded, "the agent"))
+    curators = dict(_curators(loaded, "the agent"))
     expected = dict(_curators(fresh, "the agent"))
-    if found.keys() != expected.keys():
-        different = sorted(found.keys() ^ expected.keys())
+    if curators.keys() != expected.keys():
+        different = sorted(curators.keys() ^ expected.keys())
         raise CheckpointError(f"{different[0]}: there is a curator in one of the two only")
     comparison = _Comparison()
-    for path, curator in found.items():
+    for path, curator in curators.items():
         comparison.curators(curator, expected[path], path)
     # a releaser outside of the curators would release without a charge
     for part in _parts(loaded):
@@ -71,84 +71,84 @@ class _Comparison:
         self.checked: dict[int, Any] = {}
         self._seen: set[tuple[int, int]] = set()
 
-    def curators(self, found: Curator, expected: Curator, path: str) -> None:
-        self._attributes(found, expected, path)
+    def curators(self, loaded: Curator, expected: Curator, path: str) -> None:
+        self._attributes(loaded, expected, path)
 
-    def _differ(self, path: str, found: Any, expected: Any) -> CheckpointError:
+    def _differ(self, path: str, loaded: Any, expected: Any) -> CheckpointError:
         return CheckpointError(
-            f"{path} is {shown(found)}, but {shown(expected)} follows from budget and plan"
+            f"{path} is {shown(loaded)}, but {shown(expected)} follows from budget and plan"
         )
 
-    def same(self, found: Any, expected: Any, path: str) -> None:
+    def same(self, loaded: Any, expected: Any, path: str) -> None:
         """Raise CheckpointError unless two values are equal but for what evolves in them."""
-        found, expected = behind(found), behind(expected)
+        loaded, expected = behind(loaded), behind(expected)
         kind = type(expected)
-        if type(found) is not kind:
-            raise self._differ(path, found, expected)
-        if found is expected or kind in (np.random.Generator, np.dtype):
+        if type(loaded) is not kind:
+            raise self._differ(path, loaded, expected)
+        if loaded is expected or kind in (np.random.Generator, np.dtype):
             return
         if isinstance(expected, (int, float, str, bytes, np.generic)):
-            if repr(found) != repr(expected):  # which tells 0.0 from -0.0, and NaN equals NaN
-                raise self._differ(path, found, expected)
+            if repr(loaded) != repr(expected):  # which tells 0.0 from -0.0, and NaN equals NaN
+                raise self._differ(path, loaded, expected)
         elif isinstance(expected, np.ndarray):
-            same = (found.dtype, found.shape) == (expected.dtype, expected.shape)
-            if not same or found.tobytes() != expected.tobytes():
-                raise self._differ(path, found, expected)
+            same = (loaded.dtype, loaded.shape) == (expected.dtype, expected.shape)
+            if not same or loaded.tobytes() != expected.tobytes():
+                raise self._differ(path, loaded, expected)
         elif isinstance(expected, (list, tuple, deque)):
-            if len(found) != len(expected):
-                raise self._differ(path, found, expected)
-            for number, (one, other) in enumerate(zip(found, expected)):
+            if len(loaded) != len(expected):
+                raise self._differ(path, loaded, expected)
+            for number, (one, other) in enumerate(zip(loaded, expected)):
                 self.same(one, other, f"{path}[{number}]")
         elif isinstance(expected, Mapping):
-            if list(found) != list(expected):
-                raise self._differ(path, list(found), list(expected))
+            if list(loaded) != list(expected):
+                raise self._differ(path, list(loaded), list(expected))
             for key in expected:
-                self.same(found[key], expected[key], f"{path}[{shown(key)}]")
+                self.same(loaded[key], expected[key], f"{path}[{shown(key)}]")
         elif isinstance(expected, (set, frozenset, range)):
-            if found != expected:
-                raise self._differ(path, found, expected)
+            if loaded != expected:
+                raise self._differ(path, loaded, expected)
         elif isinstance(expected, Ledger):
-            self._ledgers(found, expected, path)
+            self._ledgers(loaded, expected, path)
         else:
-            self._attributes(found, expected, path)
+            self._attributes(loaded, expected, path)
 
-    def _ledgers(self, found: Ledger, expected: Ledger, path: str) -> None:
+    def _ledgers(self, loaded: Ledger, expected: Ledger, path: str) -> None:
         """Compare two ledgers; the loaded one can have more charges and disclosures."""
         for name in ("budget", "notion", "unit", "relation", "asked"):
-            self.same(getattr(found, name), getattr(expected, name), f"{path}.{name}")
+            self.same(getattr(loaded, name), getattr(expected, name), f"{path}.{name}")
         for name in ("entries", "disclosed"):
-            own, planned = getattr(found, name), getattr(expected, name)
+            own, planned = getattr(loaded, name), getattr(expected, name)
             if type(own) is not list:
                 raise self._differ(f"{path}.{name}", own, planned)
             self.same(own[: len(planned)], planned, f"{path}.{name}")
-        later = found.entries[len(expected.entries) :]
-        if later and "declared" not in str(found.basis):  # by `Curator.charge`, after `begin`
-            raise self._differ(f"{path}.entries", found.entries, expected.entries)
-        if not all(type(each) is type(found.entries[0]) for each in later):
+        later = loaded.entries[len(expected.entries) :]
+        if later and "declared" not in str(loaded.basis):  # by `Curator.charge`, after `begin`
+            raise self._differ(f"{path}.entries", loaded.entries, expected.entries)
+        if not all(type(each) is type(loaded.entries[0]) for each in later):
             raise self._differ(f"{path}.entries", later, [])
-        if not all(type(each) is str for each in found.disclosed):
-            raise self._differ(f"{path}.disclosed", found.disclosed, expected.disclosed)
+        if not all(type(each) is str for each in loaded.disclosed):
+            raise self._differ(f"{path}.disclosed", loaded.disclosed, expected.disclosed)
         if not later:
-            self.same(found.basis, expected.basis, f"{path}.basis")
+            self.same(loaded.basis, expected.basis, f"{path}.basis")
 
-    def _attributes(self, found: Any, expected: Any, path: str) -> None:
+    def _attributes(self, loaded: Any, expected: Any, path: str) -> None:
         """Compare two objects of one class by their attributes."""
         if isinstance(expected, (Curator, Releaser)):
-            known = self.checked.get(id(found))
+            known = self.checked.get(id(loaded))
             if known is not None and known is not expected:
-                raise CheckpointError(f"{path} is another {type(found).__name__} than planned")
-            self.checked[id(found)] = expected
+                raise CheckpointError(f"{path} is another {type(loaded).__name__} than planned")
+            self.checked[id(loaded)] = expected
         # objects refer to each other in circles
-        pair = (id(found), id(expected))
+        pair = (id(loaded), id(expected))
         if pair in self._seen:
             return
         self._seen.add(pair)
-        if type(found) is not type(expected):
-            raise self._differ(path, found, expected)
+        if type(loaded) is not type(expected):
+            raise self._differ(path, loaded, expected)
         evolves = evolving(type(expected))
-        own, planned = _listed(found), _listed(expected)
+        own, planned = _listed(loaded), _listed(expected)
         if isinstance(expected, Curator):  # whose ledger exists from its first use
-            own["ledger"], planned["ledger"] = found.ledger, expected.ledger
+            own["ledger"], planned["ledger"] = loaded.ledger, expected.ledger
         for name in sorted(own.keys() | planned.keys()):
             one, other = own.get(name, ABSENT), planned.get(name, ABSENT)
             where = f"{path}.{name}"
@@ -163,25 +163,25 @@ class _Comparison:
             else:
                 self.same(one, other, where)
 
-    def _evolved(self, found: Any, expected: Any, path: str, *, grows: bool, counts: bool) -> None:
+    def _evolved(self, loaded: Any, expected: Any, path: str, *, grows: bool, counts: bool) -> None:
         """Check type and shape of data, and that integers are not negative if they are counts."""
         least = min(0, expected) if isinstance(expected, (int, np.integer)) else 0
-        if isinstance(found, (int, np.integer)) and found < least:
-            raise CheckpointError(f"{path} is {found}; a count is at least 0")
-        integers = isinstance(found, np.ndarray) and found.dtype.kind == "i"
-        if counts and integers and (found < 0).any():
+        if isinstance(loaded, (int, np.integer)) and loaded < least:
+            raise CheckpointError(f"{path} is {loaded}; a count is at least 0")
+        integers = isinstance(loaded, np.ndarray) and loaded.dtype.kind == "i"
+        if counts and integers and (loaded < 0).any():
             raise CheckpointError(f"{path} has a negative count")
-        if found is ABSENT or expected is ABSENT or found is None or expected is None:
+        if loaded is ABSENT or expected is ABSENT or loaded is None or expected is None:
             return
-        if type(found) is not type(expected):
-            raise self._differ(path, found, expected)
+        if type(loaded) is not type(expected):
+            raise self._differ(path, loaded, expected)
         if isinstance(expected, np.ndarray):
-            shape = found.shape[: 1 if grows else None]
-            if (found.dtype, found.ndim) != (expected.dtype, expected.ndim) or shape != (
+            shape = loaded.shape[: 1 if grows else None]
+            if (loaded.dtype, loaded.ndim) != (expected.dtype, expected.ndim) or shape != (
                 expected.shape[: len(shape)]
             ):
                 raise CheckpointError(
-                    f"{path} is an array {found.dtype} {found.shape}, expected {expected.dtype} "
+                    f"{path} is an array {loaded.dtype} {loaded.shape}, expected {expected.dtype} "
                     f"{expected.shape}"
                 )
 

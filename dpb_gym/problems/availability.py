@@ -74,9 +74,9 @@ def original_probabilities(shares: Array, index: Array | None) -> Array:
     """Map probabilities ``(B, N)`` of stand-ins back to the original items."""
     if index is None:
         return shares
-    found = np.zeros_like(shares)
-    np.add.at(found, (np.arange(len(shares))[:, None], index), shares)
-    return found
+    probabilities = np.zeros_like(shares)
+    np.add.at(probabilities, (np.arange(len(shares))[:, None], index), shares)
+    return probabilities
 
 
 def among_available(act: Callable[[Any, Context], Array]) -> Callable[[Any, Context], Array]:

@@ -333,17 +333,17 @@ class Instance:
 
     def ahead(self, t: int) -> Ahead:
         """Return prepared rounds of a single replicate that include the current round t."""
-        found = self._ahead
-        if found is None or t >= found.end:
+        ahead = self._ahead
+        if ahead is None or t >= ahead.end:
             at = int(self._cursor[0])
             # few at first: an episode may be short
-            n = 4 if found is None else 2 * (found.end - found.first)
+            n = 4 if ahead is None else 2 * (ahead.end - ahead.first)
             info = self.problem.info
             fits = BLOCK_BYTES // (4 * math.prod(kind_of(info.kind).feature_shape(info)))
             n = min(n, max(1, fits), self._rounds - at, self.problem.horizon - t + 1)
             drawn = {k: v[at : at + n, 0] for k, v in self._block.items()}
-            found = self._ahead = Ahead(self.problem, self.hidden, drawn, t)
-        return found
+            ahead = self._ahead = Ahead(self.problem, self.hidden, drawn, t)
+        return ahead
 
     def coming(self, most: int) -> list[Context]:
         """Return the contexts of the current and some following rounds; advance to the last one.
@@ -354,7 +354,7 @@ class Instance:
         Args:
             most: Maximum number of rounds; fewer if their contexts do not fit in cache.
         """
-        found: list[tuple[_Shown, Array]] = []
+        coming: list[tuple[_Shown, Array]] = []
         size = 0
         block = self._rounds - int(self._cursor[0])
         while True:
@@ -363,10 +363,10 @@ class Instance:
                     part.flags.writeable = False
                     size += part.nbytes
             assert self._shown is not None
-            found.append((self._shown, self.t.copy()))
-            if len(found) >= min(most, block, MOST_COMING) or size > COMING_BYTES:
-                self._coming = found
-                return [shown.round.context for shown, _ in found]
+            coming.append((self._shown, self.t.copy()))
+            if len(coming) >= min(most, block, MOST_COMING) or size > COMING_BYTES:
+                self._coming = coming
+                return [shown.round.context for shown, _ in coming]
             self.advance()
 
     def stretch(self, rounds: int, behind: int = 0) -> JudgedStretch | FoldedStretch | None:
@@ -437,12 +437,12 @@ class Instance:
         Raises:
             ParameterError: If it is of another problem or of other replicates.
         """
-        for own, found in ((self.hidden, saved["hidden"]), (self._block, saved["block"])):
+        for own, stored in ((self.hidden, saved["hidden"]), (self._block, saved["block"])):
             layout = {name: (value.shape, value.dtype) for name, value in own.items()}
-            if {name: (value.shape, value.dtype) for name, value in found.items()} != layout:
+            if {name: (value.shape, value.dtype) for name, value in stored.items()} != layout:
                 raise ParameterError("the saved instance is of another problem")
             for name, value in own.items():
-                value[...] = found[name]
+                value[...] = stored[name]
         self.t[:] = saved["round"]
         self._cursor[:] = saved["cursor"]
         self._start[:] = saved["start"]

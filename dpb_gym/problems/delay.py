@@ -93,23 +93,25 @@ class Delay:
             return cls("fixed", int(value))
         if not isinstance(value, str):
             raise ParameterError(f"delay must be {_FORMS}; got {shown(value)}")
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for part in value.split(","):
             name, equals, number = (piece.strip() for piece in part.partition("="))
-            known = name in ("cap", "shape", "lost", "window") if "law" in found else name in LAWS
+            known = (
+                name in ("cap", "shape", "lost", "window") if "law" in arguments else name in LAWS
+            )
             try:
                 amount = float(number)
             except ValueError:
                 known = False
-            if not known or not equals or name in found:
+            if not known or not equals or name in arguments:
                 raise ParameterError(
                     f"delay must be {_FORMS}, then cap=, shape=, lost= or window=; got {value!r}"
                 )
             whole = amount.is_integer() and name not in ("shape", "lost")
-            found["rounds" if name in LAWS else name] = int(amount) if whole else amount
+            arguments["rounds" if name in LAWS else name] = int(amount) if whole else amount
             if name in LAWS:
-                found["law"] = name
-        return cls(**found)
+                arguments["law"] = name
+        return cls(**arguments)
 
     def __str__(self) -> str:
         rest = [
@@ -228,10 +230,10 @@ class Arrivals:
 
         `observed` is False where nothing arrives.
         """
-        found = self.swap(buffer, _arrays(feedback))
-        seen = found.get("observed", np.ones(len(feedback.reward), bool))
-        found["observed"] = self.arrived & seen
-        return feedback._replace(**found)
+        arriving = self.swap(buffer, _arrays(feedback))
+        seen = arriving.get("observed", np.ones(len(feedback.reward), bool))
+        arriving["observed"] = self.arrived & seen
+        return feedback._replace(**arriving)
 
 
 class DelayBuffer:
@@ -252,7 +254,7 @@ class DelayBuffer:
     def swap(self, rows: dict[str, Array], put: Array, take: Array) -> dict[str, Array]:
         """Store rows at the indices `put` and return those at `take`; see `Arrivals.swap`."""
         last = int(put.max())
-        found = {}
+        taken = {}
         for name, value in rows.items():
             lanes = np.arange(len(value))
             stored = self._rows.get(name, value[:0, None])
@@ -262,8 +264,8 @@ class DelayBuffer:
                 grown[: len(stored)] = stored
                 stored = self._rows[name] = grown
             stored[put, lanes] = value
-            found[name] = stored[take, lanes]
-        return found
+            taken[name] = stored[take, lanes]
+        return taken
 
 
 class Delivery:
@@ -287,8 +289,8 @@ class Delivery:
         self._context = context
         if self.arrivals is not None:
             self.arrivals.turn()
-            found = self.arrivals.swap(self._buffers[None], _arrays(context))
-            self._context = context._replace(**found)  # type: ignore[arg-type]
+            arriving = self.arrivals.swap(self._buffers[None], _arrays(context))
+            self._context = context._replace(**arriving)  # type: ignore[arg-type]
 
     def deliver(
         self, action: Array, feedback: Feedback, agent: int = 0

@@ -185,7 +185,7 @@ class Fit:
             least = 1e-9 * np.diag(np.maximum(self.information.diagonal(), self.penalty))
             kernels.linalg.cholesky((scale * self.variation + least)[None], spread)
         shares = np.cumsum([one.weight for one in self.members])
-        found = np.empty((count, d))
+        draws = np.empty((count, d))
         half = np.empty(d)
         for k in range(count):
             # multiples of the golden ratio are spread evenly, however many there are
@@ -196,8 +196,8 @@ class Fit:
             else:
                 mixed = np.array([kernels.linalg.dot_one(row, z) for row in spread[0]])
                 kernels.linalg.solve_cholesky_one(lowers[place], mixed, half)
-            found[k] = half + self.members[place].coefficients
-        return found
+            draws[k] = half + self.members[place].coefficients
+        return draws
 
     def effects(
         self, measure: Callable[[Array], Array], sampling: Array | None = None
@@ -232,8 +232,8 @@ def _covariance(information: Array, penalty: Array, variation: Array | None) -> 
     """Return the covariance of an estimate, see `Fit.draws`; infinite variances become large."""
     lower = np.tril(information)
     precision = lower + np.tril(lower, -1).T + np.diag(penalty)
-    found: Array = np.linalg.pinv(precision, rcond=1e-13, hermitian=True)
-    return found if variation is None else found @ variation @ found
+    inverse: Array = np.linalg.pinv(precision, rcond=1e-13, hermitian=True)
+    return inverse if variation is None else inverse @ variation @ inverse
 
 
 def _delta(
@@ -553,17 +553,17 @@ def _compared(fit: Fit, data: ChoiceSets, people: Array | None, free: Array, nam
     step("comparing with maximum likelihood")
     loose, _ = data.fit(1e3 * free, name, None, fit.coefficients)
     plain, information = data.fit(free, name, None, loose)
-    found = separation(data, plain - loose, fit.names)
-    if found is None:
+    separated = separation(data, plain - loose, fit.names)
+    if separated is None:
         variation = None if people is None else data.variation(plain, people)
         return replace(fit, plain=plain, plain_information=information, plain_variation=variation)
-    if found.chance < CHANCE:
+    if separated.chance < CHANCE:
         raise DataError(
-            f"{name}: {found.text}: the data are separated, and their demand cannot be estimated. "
-            "Leave out these rows, merge the group with another, or leave out what was recorded "
-            "after the response: features= names the columns to use"
+            f"{name}: {separated.text}: the data are separated, and their demand cannot be "
+            "estimated. Leave out these rows, merge the group with another, or leave out what was "
+            "recorded after the response: features= names the columns to use"
         )
-    doubt = f"separated: {found.text}; their demand is a guess: merge them with another group"
+    doubt = f"separated: {separated.text}; their demand is a guess: merge them with another group"
     return replace(fit, doubts=(*fit.doubts, doubt))
 
 

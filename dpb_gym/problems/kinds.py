@@ -263,12 +263,12 @@ def kind_of(name: str) -> Kind:
     Raises:
         UnknownNameError: If there is none; the message offers close matches.
     """
-    found = KINDS.get(name) if isinstance(name, str) else None
-    if found is None:
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
         raise unknown_name("kind", name, KINDS)
-    if not isinstance(found, str):  # a test of an abstract class takes longer
-        return found
-    made: Kind = resolve_name(found)()
+    if not isinstance(kind, str):  # a test of an abstract class takes longer
+        return kind
+    made: Kind = resolve_name(kind)()
     KINDS[name] = made
     return made
 
@@ -325,8 +325,8 @@ def action_array(
     masked = isinstance(result, np.ma.MaskedArray)
     kind = result.dtype.kind
     if masked or not (kind in "iu" or (kind == "f" and not integral) or (kind == "b" and bits)):
-        found = "a masked array" if masked else f"dtype {result.dtype}"
-        raise ActionError(f"{what} must be {'integers' if integral else 'numbers'}, got {found}")
+        got = "a masked array" if masked else f"dtype {result.dtype}"
+        raise ActionError(f"{what} must be {'integers' if integral else 'numbers'}, got {got}")
     if result.dtype.itemsize <= 8:
         return np.asarray(result, np.int64 if integral else np.float64, order="C")
     with np.errstate(over="ignore"):

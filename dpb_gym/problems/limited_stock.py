@@ -130,10 +130,10 @@ class UnitValues:
         """Return values ``(B, n)`` in rounds t ``(B,)``, with ``left`` units ``(B, n)`` before."""
         values = np.zeros(left.shape)
         for i in range(len(left)):
-            found = self._values[i]
-            if found is None:
-                found = self._values[i] = self._table(i) if self.exact else self._prices(i)
-            values[i] = self._differences(found[t[i]], left[i]) if self.exact else found
+            unit_values = self._values[i]
+            if unit_values is None:
+                unit_values = self._values[i] = self._table(i) if self.exact else self._prices(i)
+            values[i] = self._differences(unit_values[t[i]], left[i]) if self.exact else unit_values
         return values
 
     def _differences(self, value: Array, left: Array) -> Array:
@@ -145,14 +145,14 @@ class UnitValues:
         """Return rounds of replicate i as one batch, and its hidden state in every row."""
         customers = self._customers
         source = Instance(customers.problem, [customers.seeds[i]], [customers.episodes[i]])
-        found = []
+        rounds = []
         for t in wanted:
             while source.t[0] < t:
                 source.advance()
-            found.append(source.round().each(np.copy))  # the instance reuses its block
-        contexts, uniforms, secrets = zip(*found)
+            rounds.append(source.round().each(np.copy))  # the instance reuses its block
+        contexts, uniforms, secrets = zip(*rounds)
         secret = {name: np.concatenate([s[name] for s in secrets]) for name in secrets[0]}
-        hidden = {name: np.repeat(v, len(found), axis=0) for name, v in source.hidden.items()}
+        hidden = {name: np.repeat(v, len(rounds), axis=0) for name, v in source.hidden.items()}
         return hidden, Round(Context.join(1, contexts), np.concatenate(uniforms), secret)
 
     def _prices(self, i: int) -> Array:
@@ -192,8 +192,8 @@ class UnitValues:
             after = value[t]
             cost = np.where(has, after[:, None] - after[below], 0.0)
             offered = masked(round_, has)
-            found = problem.best_action(hidden, priced(offered, cost))[1]
-            value[t - 1] = after + np.where(on_sale(offered, has), found, 0.0)
+            gains = problem.best_action(hidden, priced(offered, cost))[1]
+            value[t - 1] = after + np.where(on_sale(offered, has), gains, 0.0)
         return value
 
 

@@ -140,5 +140,5 @@ def read_columns(
 
 def frequent_rows(rows: Array, most: int) -> Array:
     """Return the most frequent rows, at most `most`; of equally frequent ones the smallest."""
-    found, counts = np.unique(rows, axis=0, return_counts=True)
-    return np.asarray(found[np.argsort(-counts, kind="stable")[:most]])
+    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    return np.asarray(distinct[np.argsort(-counts, kind="stable")[:most]])

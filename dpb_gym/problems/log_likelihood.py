@@ -41,11 +41,11 @@ def fit_mnl(
     x = np.zeros((1, n, int(offered.max()), d), np.float32)
     x[0, group, np.arange(len(rows)) - starts[group]] = rows
     theta = np.zeros((1, d)) if start is None else start[None].copy()
-    found: Array = _minimise(
+    estimates: Array = _minimise(
         x, offered.astype(np.int32)[None], choice.astype(np.int32)[None], ridge, theta, name,
         None if centre is None else centre[None], hessian,
     )  # fmt: skip
-    fitted: Array = found[0]
+    fitted: Array = estimates[0]
     return fitted
 
 

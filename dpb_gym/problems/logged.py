@@ -337,22 +337,22 @@ def check_falls(effect: Effect, what: str, name: str, advice: str) -> None:
         )
 
 
-def endogenous_doubt(found: PeriodEffects, name: str) -> list[str]:
+def endogenous_doubt(effects: PeriodEffects, name: str) -> list[str]:
     """Return a doubt about prices that moved with demand.
 
     Args:
-        found: Effects of the price within and between periods of the log.
+        effects: Effects of the price within and between periods of the log.
         name: Name of the log.
 
     Raises:
         DataError: If the effects differ by more than `REFUSED` standard errors.
     """
-    if abs(found.errors) > REFUSED:
+    if abs(effects.errors) > REFUSED:
         raise DataError(
-            f"{name}: endogenous prices: {found.text}. Its effect on demand cannot be estimated: "
+            f"{name}: endogenous prices: {effects.text}. Its effect on demand cannot be estimated: "
             "give what prices were set by as features"
         )
-    return [f"endogenous prices: {found.text}"] if abs(found.errors) > DOUBTED else []
+    return [f"endogenous prices: {effects.text}"] if abs(effects.errors) > DOUBTED else []
 
 
 def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
@@ -467,9 +467,9 @@ def _price_design(data: PriceTable, bounds: Bounds | None, log_scale: Sequence[s
     read = np.column_stack([data.features, data.price])
     starts = np.arange(len(data) + 1)
     check_features(read, names, starts, data.bought - 1, data.name)
-    scaled, found, notes = scale(read, names, bounds, data.name, log_scale)
+    scaled, reach, notes = scale(read, names, bounds, data.name, log_scale)
     customers = np.column_stack([np.ones(len(data)), scaled[:, :-1]]).astype(np.float32)
-    relative = np.minimum(data.price / found["price"][1], 1.0)
+    relative = np.minimum(data.price / reach["price"][1], 1.0)
     rows = np.column_stack([customers, -relative]).astype(np.float32)
     spread = spreads(rows)
     # neither the constant nor the price is shrunk
@@ -481,7 +481,7 @@ def _price_design(data: PriceTable, bounds: Bounds | None, log_scale: Sequence[s
         sets=ChoiceSets(rows, starts, np.where(data.bought == 1, 0, -1)),
         names=("intercept", *names),
         spread=spread,
-        bounds=found,
+        bounds=reach,
         notes=[*data.notes, *notes],
     )
 
@@ -604,9 +604,9 @@ class LoggedPricing(Logged, PricingProblem):
 
     def _doubts(self, private: Private) -> list[str]:
         """Return doubts about the size of the effects; set `elasticity`."""
-        found = self._price_effects(self.fit.coefficients)
-        self.elasticity = float(found[1])
-        price = replace(self.effects["price"], value=float(found[0]))
+        effects = self._price_effects(self.fit.coefficients)
+        self.elasticity = float(effects[1])
+        price = replace(self.effects["price"], value=float(effects[0]))
         shown = {
             "the mean price elasticity": replace(self.effects["elasticity"], value=self.elasticity),
             "the effect of one unit of the price": price,
@@ -710,12 +710,12 @@ def _with_outside(
     inside = np.arange(len(data.item_ids))
     sets = replace(data, features=scaled)
     if outside is not None:
-        found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
-        if len(found) == 0:
+        places = np.flatnonzero(data.item_ids.astype(str) == str(outside))
+        if len(places) == 0:
             raise ParameterError(
                 f"outside must be one of {shown(data.item_ids.tolist())}, got {shown(outside)}"
             )
-        return np.delete(inside, found[0]), *_relative(sets, int(found[0]))
+        return np.delete(inside, places[0]), *_relative(sets, int(places[0]))
     if (data.chosen >= 0).all():
         raise DataError(
             f"{data.name}: every set has a choice, which does not tell how many would buy "
@@ -937,8 +937,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         unit = (1.0 if design.relative else 2.0) / (high - low)
         at = design.names.index(self.revenue)
         periods = np.arange(design.sets.n_sets)
-        found = period_effects(choices, self.fit.coefficients, at, unit, self._items, periods)
-        return endogenous_doubt(found, name)
+        by_period = period_effects(choices, self.fit.coefficients, at, unit, self._items, periods)
+        return endogenous_doubt(by_period, name)
 
     def _earned(
         self, column: Array, revenue: str, unit: float, at: int, identified: bool
@@ -1002,18 +1002,18 @@ class LoggedAssortment(Logged, AssortmentProblem):
             n: Number of customers.
         """
         sets = self._sets
-        found = np.broadcast_to(means.astype(np.float32), (n, len(means))).copy()
+        revenues = np.broadcast_to(means.astype(np.float32), (n, len(means))).copy()
         group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
         here = group < n
-        found[group[here], self._items[here]] = paid[here]
-        return found
+        revenues[group[here], self._items[here]] = paid[here]
+        return revenues
 
     def fields(self) -> dict[str, Field]:
-        found = super().fields()
+        fields = super().fields()
         if not self.info.equal_revenues:
             shape = (self.n_items,)
-            found["revenues"] = Field(shape, np.float32, Stream.REVENUES, self.draw_revenues)
-        return found
+            fields["revenues"] = Field(shape, np.float32, Stream.REVENUES, self.draw_revenues)
+        return fields
 
     def draw_revenues(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Write revenues of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
@@ -1244,15 +1244,15 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         theta = self.fit.trained.reshape(len(self.item_ids), -1)
         utility = np.einsum("nw,mw->nm", self._contexts[held].astype(np.float64), theta)
         weight = (utility.argmax(axis=1) == data.items[held]) / data.propensity[held]
-        found = {
+        figures = {
             "model": float(portable.each(kernels.elementary.sigmoid, utility.max(axis=1)).mean()),
             "log_rounds": float(np.count_nonzero(weight)),
         }
         if weight.any():
             value = float(np.sum(weight * data.clicked[held]) / np.sum(weight))
             spread = np.sqrt(np.sum((weight * (data.clicked[held] - value)) ** 2))
-            found |= {"log": value, "log_standard_error": float(spread / np.sum(weight))}
-        return found
+            figures |= {"log": value, "log_standard_error": float(spread / np.sum(weight))}
+        return figures
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         m = self.n_candidates

@@ -16,8 +16,8 @@ _BLOCK = 4_096  # customers whose chances are computed together
 
 def sigmoid(utility: Array) -> Array:
     """Return 1 / (1 + exp(-u)), element-wise."""
-    found: Array = expit(utility)
-    return found
+    probabilities: Array = expit(utility)
+    return probabilities
 
 
 def price_effects(rows: Array, coefficients: Array, highest: float) -> Array:
@@ -73,12 +73,12 @@ def price_values(rows: Array, price: Array, coefficients: Array, shares: Array) 
         coefficients: ``(K, d)``.
         shares: Shares of the customers under each model ``(K, n)``.
     """
-    found = np.zeros(len(coefficients))
+    revenues = np.zeros(len(coefficients))
     for first in range(0, len(rows), _BLOCK):
         block = slice(first, first + _BLOCK)
         chance = sigmoid(coefficients @ rows[block].T)
-        found += np.einsum("kn,kn,n->k", chance, shares[:, block], price[block])
-    return found
+        revenues += np.einsum("kn,kn,n->k", chance, shares[:, block], price[block])
+    return revenues
 
 
 def slate_values(
@@ -183,9 +183,9 @@ def customer_weights(
     # fewer customers than the log has must not widen the distribution
     size = np.sqrt(n / customers)
     drawn = int(people.max()) + 1
-    found = np.empty((count, n if groups is None else int(groups.max()) + 1))
-    for row in found:
+    weights = np.empty((count, n if groups is None else int(groups.max()) + 1))
+    for row in weights:
         shares = np.maximum(1.0 + (rng.standard_exponential(drawn)[people] - 1.0) * size, 0.0)
         row[:] = shares if groups is None else np.bincount(groups, shares, len(row))
         row /= shares.sum()
-    return found
+    return weights

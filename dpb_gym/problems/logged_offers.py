@@ -172,14 +172,14 @@ class LoggedAssortmentPricing(Logged, AssortmentPricingProblem):
 
 def _without(sets: ChoiceTable, outside: Any) -> ChoiceTable:
     """Return choice sets without the item that stands for buying nothing, leave out empty ones."""
-    found = np.flatnonzero(sets.item_ids.astype(str) == str(outside))
-    if len(found) == 0:
+    matches = np.flatnonzero(sets.item_ids.astype(str) == str(outside))
+    if len(matches) == 0:
         raise ParameterError(
             f"outside must be one of {shown(sets.item_ids.tolist())}, got {shown(outside)}"
         )
     sizes = np.diff(sets.starts)
     group = np.repeat(np.arange(sets.n_sets), sizes)
-    kept = sets.items != found[0]
+    kept = sets.items != matches[0]
     left = np.bincount(group[kept], minlength=sets.n_sets)
     usable = left > 0
     row_of = np.full(sets.n_sets, len(sets.items))
@@ -190,8 +190,8 @@ def _without(sets: ChoiceTable, outside: Any) -> ChoiceTable:
     return replace(
         sets,
         starts=np.append(0, np.cumsum(left[usable])).astype(np.int64),
-        items=sets.items[kept] - (sets.items[kept] > found[0]),
-        item_ids=np.delete(sets.item_ids, found[0]),
+        items=sets.items[kept] - (sets.items[kept] > matches[0]),
+        item_ids=np.delete(sets.item_ids, matches[0]),
         features=sets.features[kept],
         chosen=chosen[usable],
         people=None if sets.people is None else sets.people[usable],
@@ -202,5 +202,5 @@ def _means(x: Array, items: Array, count: int) -> Array:
     """Return the mean features of every item, float32 ``(N, m)``."""
     total = np.zeros((count, x.shape[1]))
     np.add.at(total, items, x)
-    found: Array = (total / np.bincount(items, minlength=count)[:, None]).astype(np.float32)
-    return found
+    means: Array = (total / np.bincount(items, minlength=count)[:, None]).astype(np.float32)
+    return means

@@ -73,12 +73,12 @@ class Prior:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prior as JSON values, without fields that are None; see `read`."""
-        found: dict[str, Any] = {"mean": list(self.mean)}
+        values: dict[str, Any] = {"mean": list(self.mean)}
         if self.precision is not None:
-            found["precision"] = [list(row) for row in self.precision]
+            values["precision"] = [list(row) for row in self.precision]
         if self.guarantee is not None:
-            found["guarantee"] = self.guarantee.to_dict()
-        return found
+            values["guarantee"] = self.guarantee.to_dict()
+        return values
 
     def fitting(self, dim: int) -> Prior:
         """Return the prior itself after checking its dimension.

@@ -192,8 +192,8 @@ class ReplayProblem(Problem):
             factors = item_features.svd_factors(rows, self.dim)
         else:
             asked = self.feature_epsilon, self.feature_delta
-            found = item_features.private_svd_factors(rows, self.dim, asked, self.split_seed)
-            factors, self.features_guarantee = found.factors, found.guarantee
+            released = item_features.private_svd_factors(rows, self.dim, asked, self.split_seed)
+            factors, self.features_guarantee = released.factors, released.guarantee
         self.features = item_features.scaled(factors)
         offered = ~train & (item >= 0)
         if self.personalised:

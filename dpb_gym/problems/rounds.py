@@ -113,9 +113,9 @@ class ProblemInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are not None, as JSON values."""
-        found = asdict(replace(self, prior=None))
-        found["prior"] = None if self.prior is None else self.prior.to_dict()
-        return {k: v for k, v in found.items() if v is not None}
+        values = asdict(replace(self, prior=None))
+        values["prior"] = None if self.prior is None else self.prior.to_dict()
+        return {k: v for k, v in values.items() if v is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProblemInfo:

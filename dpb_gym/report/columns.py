@@ -72,12 +72,12 @@ class ResultColumn:
 
         A `value` function gets rows of tracks only if the column is shown there.
         """
-        found: Value = None
+        entry: Value = None
         if self.value is None:
-            found = getattr(row, self.name, None)
+            entry = getattr(row, self.name, None)
         elif isinstance(row, Row) or "track" in self.shown:
-            found = self.value(source, row)
-        return None if found == "" else found
+            entry = self.value(source, row)
+        return None if entry == "" else entry
 
     def entries(self, source: TaskResult | TrackResult, row: Row | TrackRow) -> dict[str, Any]:
         """Return the value by name; an interval also by ``NAME_low`` and ``NAME_high``.

@@ -164,11 +164,11 @@ def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_R
 
     References and rows that are only stated by a sender are left out.
     """
-    found: dict[tuple[Group, Budget | None], list[_Rows]] = {}
+    groups: dict[tuple[Group, Budget | None], list[_Rows]] = {}
     for row in sorted(rows, key=lambda row: (row.loss.mean, row.key)):
         if not row.reference and not row.stated:
-            found.setdefault((group_of(row), amount(row.budget)), []).append(row)
-    return found
+            groups.setdefault((group_of(row), amount(row.budget)), []).append(row)
+    return groups
 
 
 Question = tuple[Group, Budget]
@@ -214,9 +214,9 @@ def _answers(given: Mapping[Question, Sequence[_Rows]], asked: Question) -> list
         if _satisfies(key, asked):
             for row in rows:
                 # At equal loss the row of the question's own guarantee is shown.
-                found = (row.loss.mean, key != asked, row.key, row)
-                best[row.agent] = min(best.get(row.agent, found), found, key=lambda one: one[:3])
-    return [found[3] for found in sorted(best.values(), key=lambda one: one[:3])]
+                answer = (row.loss.mean, key != asked, row.key, row)
+                best[row.agent] = min(best.get(row.agent, answer), answer, key=lambda one: one[:3])
+    return [answer[3] for answer in sorted(best.values(), key=lambda one: one[:3])]
 
 
 def under(ruling: str, rows: Iterable[Row], ours: Collection[str]) -> list[Row]:

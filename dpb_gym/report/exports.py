@@ -95,13 +95,13 @@ def to_json(data: LeaderboardData | TaskResult) -> str:
     Each row also contains the columns of `records` that it has no field for.
     """
     tasks = [table.task for table in board(data).tasks]
-    found = plain(data)
-    for task, written in zip(tasks, found.get("tasks", [found])):
+    document = plain(data)
+    for task, written in zip(tasks, document.get("tasks", [document])):
         for row, fields in zip(task.rows, written["rows"]):
             for column in columns("records"):
                 if column.name not in fields:
                     fields |= plain(column.entries(task, row))
-    return json.dumps(found, indent=2, allow_nan=False)
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def plain(value: object) -> Any:

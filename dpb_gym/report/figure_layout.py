@@ -60,10 +60,10 @@ class Panel:
 
 def agents_of(lines: Sequence[Line]) -> dict[str, Line]:
     """Return the first line of each agent, in the given order."""
-    found: dict[str, Line] = {}
+    by_agent: dict[str, Line] = {}
     for line in lines:
-        found.setdefault(line.row.agent, line)
-    return found
+        by_agent.setdefault(line.row.agent, line)
+    return by_agent
 
 
 def legend(
@@ -72,19 +72,19 @@ def legend(
     """Return legend entries, one per agent followed by one per budget."""
     budgets = {line.row.budget: line.strength for line in lines if line.row.budget is not None}
     several = len(budgets) > 1 and not scale
-    found = []
+    entries = []
     for agent, line in agents_of(lines).items():
         own = {x.row.budget for x in lines if x.row.agent == agent and x.row.budget}
         tail = "".join(f" ({short(budget)})" for budget in own) if several and len(own) == 1 else ""
-        found.append((agent + tail, look(line)))
+        entries.append((agent + tail, look(line)))
     if scale and table.rival is not None:
-        found.append(
+        entries.append(
             (f"{table.rival.label}, no privacy", {"color": MUTED, "linestyle": DASHES["dashed"]})
         )
     for budget in sorted(budgets, key=budget_order, reverse=True) if several else ():
         ink = {"color": _INK, "alpha": budgets[budget], "linewidth": 2.2}
-        found.append((short(budget), ink))
-    return found
+        entries.append((short(budget), ink))
+    return entries
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:

@@ -214,7 +214,7 @@ def _questions(
     first]. See `comparison_groups.questions`.
     """
     ours = {one.name for one in data.origins if one.standing == "ours"}
-    found: list[list[Any]] = []
+    entries: list[list[Any]] = []
     groups: set[Group] = set()
     for task, table in zip(data.tasks, shown.tasks):
         places = {line.row.key: place for place, line in enumerate(table.lines)}
@@ -223,8 +223,8 @@ def _questions(
             for trust, (group, budget), answers in questions(rows):
                 groups.add(group)
                 where = [places[row.key] for row in answers]
-                found.append([task.task, ruling, trust, group.slug, Budget.text(budget), where])
-    return found, groups
+                entries.append([task.task, ruling, trust, group.slug, Budget.text(budget), where])
+    return entries, groups
 
 
 def _table(table: Table, points: int) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def _table(table: Table, points: int) -> dict[str, Any]:
     kind compress far better than rows. A value that all rows share is in ``same`` instead.
     """
     source, lines = table.source, table.lines
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": table.name,
         "title": table.title,
         "about": source.description,
@@ -243,23 +243,23 @@ def _table(table: Table, points: int) -> dict[str, Any]:
         "count": len(lines),
     }
     if isinstance(source, TrackResult):
-        found |= {"kind": "track", "tasks": list(source.tasks)}
+        fields |= {"kind": "track", "tasks": list(source.tasks)}
         rows = [_drawing(line) for line in lines]
     else:
         ends = source.normalisation and list(vars(source.normalisation).values())
-        found |= {"kind": "task", "env": source.env_id, "places": table.places, "ends": ends}
-        found |= attributes(source, "problem", "horizon", "replicates")
+        fields |= {"kind": "task", "env": source.env_id, "places": table.places, "ends": ends}
+        fields |= attributes(source, "problem", "horizon", "replicates")
         known = sorted({replicate for row in source.rows for replicate in row.finals})
         rows = [{**_drawing(line), **_curve(line.row, points, known)} for line in lines]
-    found["rows"] = {name: [row[name] for row in rows] for name in (rows or [{}])[0]}
-    found |= {"same": {}, "values": {}}
+    fields["rows"] = {name: [row[name] for row in rows] for name in (rows or [{}])[0]}
+    fields |= {"same": {}, "values": {}}
     for column in COLUMNS:
         values = [_value(column.of(source, line.row)) for line in lines]
         if any(value != values[0] for value in values):
-            found["values"][column.name] = values
+            fields["values"][column.name] = values
         elif values:
-            found["same"][column.name] = values[0]
-    return found
+            fields["same"][column.name] = values[0]
+    return fields
 
 
 def _drawing(line: Line) -> dict[str, Any]:

@@ -152,16 +152,16 @@ def plot_profiles(
     Raises:
         ParameterError: As for `plot`; or nothing was compared.
     """
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    profiles: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for one in records:
         title = ", ".join(filter(None, (one["track"], one["guarantee"], one["budget"])))
-        lines = found.setdefault(title, {}).setdefault(one["agent"], [])
+        lines = profiles.setdefault(title, {}).setdefault(one["agent"], [])
         lines.append((one["factor"], one["share"]))
-    if not found:
+    if not profiles:
         raise ParameterError("nothing to draw: no two agents were compared")
 
     panels = []
-    for title, agents in found.items():
+    for title, agents in profiles.items():
         means = {a: sum(share for _, share in at) / len(at) for a, at in agents.items()}
         drawn = {a: agents[a] for a in sorted(agents, key=lambda a: -means[a])[:8]}
         looks = [(shorten(agent, 40), {"color": shade(k)[0]}) for k, agent in enumerate(drawn)]

@@ -142,8 +142,8 @@ class Table:
         by_name = {column.name: column for column in COLUMNS}
 
         def shared(name: str) -> int | None:
-            found = (by_name[name].of(self.source, row) for row in self.source.rows)
-            return decimals(v.mean if isinstance(v, Interval) else float(v) for v in found if v)
+            values = (by_name[name].of(self.source, row) for row in self.source.rows)
+            return decimals(v.mean if isinstance(v, Interval) else float(v) for v in values if v)
 
         return {
             column.name: shared(column.decimals)
@@ -257,7 +257,7 @@ def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Tabl
         families.setdefault(row.agent, []).append(row.budget)
     complete = {row.key for row in rows if needed <= set(getattr(row, "tasks", ()))}
     ranked = contests([row for row in rows if row.key in complete])
-    rivals = {found[0].key: len(found) for found in ranked.values()}
+    rivals = {contest[0].key: len(contest) for contest in ranked.values()}
 
     def line(row: Row | TrackRow) -> Line:
         family = families[row.agent]

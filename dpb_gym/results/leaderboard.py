@@ -91,11 +91,11 @@ def leaderboard(
     for task in suite.tasks:
         remarks += data_notes(task) if task.name in rows else []
     remarks += [
-        f"Incomplete: {row.key} on {found.task} has {row.replicates} of {found.replicates} "
+        f"Incomplete: {row.key} on {table.task} has {row.replicates} of {table.replicates} "
         "replicates."
-        for found in tasks
-        for row in found.rows
-        if row.replicates < found.replicates
+        for table in tasks
+        for row in table.rows
+        if row.replicates < table.replicates
     ]
     # Agents that are installed, and whose module other processes can import.
     names = dict.fromkeys(row.name for row in every)
@@ -195,18 +195,18 @@ def _score(regret: Interval, constants: Normalisation | None) -> Interval | None
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows with ranks and leads among rows of equal notion, unit and budget."""
     twins = {(row.agent, row.name): row for row in rows if row.budget is None}
-    found = {}
+    by_key = {}
     for row in rows:
         twin = twins.get((row.agent, row.name))
         if twin is not None and row.budget is not None and row.params == twin.params:
             row = replace(row, excess=_lead([metrics.differences(row.finals, twin.finals)]))
-        found[row.key] = row
-    for rivals in contests(found.values()).values():
+        by_key[row.key] = row
+    for rivals in contests(by_key.values()).values():
         best, other = rivals[0], second(rivals)
         if other is not None:
             lead = _lead([metrics.differences(other.finals, best.finals)])
-            found[best.key] = replace(best, lead=lead)
-    return tuple(found.values())
+            by_key[best.key] = replace(best, lead=lead)
+    return tuple(by_key.values())
 
 
 def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
@@ -248,17 +248,17 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
         key: {task: _scores(tasks[task], row) for task, row in mine.items()}
         for key, mine in members.items()
     }
-    found = {}
+    by_key = {}
     for key, parts in members.items():
         row = next(row for row in parts.values() if row.key == key)
-        found[key] = TrackRow(
+        by_key[key] = TrackRow(
             **{name: getattr(row, name) for name in SHARED},
             score=metrics.mean_of_tasks([list(s.values()) for s in scores[key].values()]),
             tasks=tuple(parts),
             verdict=worst([row.verdict for row in parts.values() if row.verdict]),
             trust=next((r.trust for r in parts.values() if r.stated), row.trust),
         )
-    complete = (row for row in found.values() if len(row.tasks) == len(tasks))
+    complete = (row for row in by_key.values() if len(row.tasks) == len(tasks))
     for rivals in contests(complete).values():
         other = second(rivals)
         if other is None:
@@ -271,15 +271,15 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
                 metrics.differences(scores[mine.key][task], scores[best][task])
                 for task in (tasks if place == 0 else ())
             ]
-            found[mine.key] = replace(mine, ahead=float(np.mean(chances)), lead=_lead(ahead))
-    return tuple(found.values())
+            by_key[mine.key] = replace(mine, ahead=float(np.mean(chances)), lead=_lead(ahead))
+    return tuple(by_key.values())
 
 
 def _scores(task: TaskResult, row: Row) -> dict[int, float]:
     """Return the score by replicate."""
     assert task.normalisation is not None
-    found = metrics.normalised_score(list(row.finals.values()), task.normalisation)
-    return dict(zip(row.finals, found.tolist()))
+    scores = metrics.normalised_score(list(row.finals.values()), task.normalisation)
+    return dict(zip(row.finals, scores.tolist()))
 
 
 def data_notes(task: Task) -> list[str]:

@@ -62,9 +62,9 @@ def read(content: bytes) -> dict[str, Any]:
     """
     value = json.loads(content.decode(), parse_int=_whole)
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    found = value.get("manifest") if isinstance(value, dict) else None
-    if found != VERSION:
-        raise ValueError(f"expected manifest version {VERSION}, found {found!r:.100}")
+    version = value.get("manifest") if isinstance(value, dict) else None
+    if version != VERSION:
+        raise ValueError(f"expected manifest version {VERSION}, found {version!r:.100}")
     try:
         SCHEMA.validate_python(value)
     except ValidationError as error:

@@ -46,8 +46,8 @@ def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for result in results:
         row = {"cell": result.cell.identity, "guarantee": result.guarantee}
-        found = rows.setdefault(canonical(row), {**row, "blocks": []})
-        found["blocks"].append(
+        entry = rows.setdefault(canonical(row), {**row, "blocks": []})
+        entry["blocks"].append(
             {
                 "start": result.cell.start,
                 "stop": result.cell.stop,
@@ -195,7 +195,7 @@ def read_table(
         The results, and an error for every damaged entry.
     """
     wanted = {entry.cell.key: entry for entry in entries}
-    found: list[CellResult] = []
+    intact: list[CellResult] = []
     damaged: list[DamagedResult] = []
     try:
         file = _open(content, where, entries)
@@ -204,14 +204,14 @@ def read_table(
     for number in range(file.num_row_groups):
         try:
             for item in _results(where, file.read_row_group(number), wanted):
-                (found if isinstance(item, CellResult) else damaged).append(item)  # type: ignore
+                (intact if isinstance(item, CellResult) else damaged).append(item)  # type: ignore
         except MemoryError:
             raise
         except Exception:  # the reader may raise anything on damaged files
             continue
     gone = "its rows are damaged or gone"
     damaged += [DamagedResult(f"{where}: {entry.cell}: {gone}") for entry in wanted.values()]
-    return found, damaged
+    return intact, damaged
 
 
 def _results(
@@ -239,13 +239,13 @@ def _results(
                 values[end - size : end].reshape(shape).copy()
                 for values, end in zip(numbers, ends[:, stop - 1])
             )
-            found = replace(entry, regret=regret, reward=reward, stated="")
-            if found.digest == entry.stated:
+            complete = replace(entry, regret=regret, reward=reward, stated="")
+            if complete.digest == entry.stated:
                 rows = {name: values[start:stop] for name, values in texts.items()}
-                same = rows == _per_replicate(found) and (rounds == cell.checkpoints).all()
+                same = rows == _per_replicate(complete) and (rounds == cell.checkpoints).all()
                 problem = "" if same else "content and specification disagree"
         del wanted[key]
-        yield DamagedResult(f"{where}: {cell}: {problem}") if problem else found
+        yield DamagedResult(f"{where}: {cell}: {problem}") if problem else complete
 
 
 def write_cell(result: CellResult) -> bytes:
@@ -268,12 +268,12 @@ def read_cell(content: bytes, where: str) -> CellResult:
         (entry,) = from_rows(json.loads(raw[ABOUT.encode()]))
     except (KeyError, ValueError) as error:
         raise DamagedResult(f"{where}: its metadata are damaged ({error!r:.300})") from error
-    found, damaged = read_table(content, where, [entry])
+    intact, damaged = read_table(content, where, [entry])
     if damaged:
         raise damaged[0]
     if Path(where).name != Path(cell_file(entry.cell)).name:
         raise DamagedResult(f"{where}: holds another cell ({entry.cell}); it was renamed or copied")
-    return found[0]
+    return intact[0]
 
 
 def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any:
@@ -325,8 +325,8 @@ def claimed(content: bytes) -> tuple[int, int]:
 def _all(struct: Any, field: int, kind: type) -> list[Any]:
     """Values of a field, which an altered footer may hold more than once."""
     pairs = struct if isinstance(struct, list) else []
-    found = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[0] == field]
-    return [value for value in found if isinstance(value, kind)]
+    matches = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[0] == field]
+    return [value for value in matches if isinstance(value, kind)]
 
 
 class _Compact(io.BytesIO):
@@ -353,12 +353,12 @@ class _Compact(io.BytesIO):
 
     def struct(self, depth: int) -> list[tuple[int, Any]]:
         """Pairs of a field's number and its value."""
-        found, last = [], 0
+        pairs, last = [], 0
         while head := self.byte():
             last = last + (head >> 4) if head >> 4 else self.signed()
             kind = head & 15
-            found.append((last, None if kind in (1, 2) else self.value(kind, depth + 1)))
-        return found
+            pairs.append((last, None if kind in (1, 2) else self.value(kind, depth + 1)))
+        return pairs
 
     def value(self, kind: int, depth: int) -> Any:
         if depth > DEEPEST:

@@ -71,25 +71,25 @@ def performance_profile(regrets: Sequence[Array], factors: Sequence[float]) -> A
 
 def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
     """Return performance profiles as records; see `Result.profiles`."""
-    found = []
+    records = []
     for said, agents, regrets in compared(data):
         shares = performance_profile(regrets, factors)
         for agent, row in zip(agents, shares.tolist()):
             for factor, share in zip(factors, row):
-                found.append(said | {"agent": agent, "factor": factor, "share": share})
-    return found
+                records.append(said | {"agent": agent, "factor": factor, "share": share})
+    return records
 
 
 def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
     """Return probabilities of improvement as records; see `Result.improvements`."""
-    found = []
+    records = []
     for said, agents, regrets in compared(data):
         for (i, agent), (j, other) in permutations(enumerate(agents), 2):
             wins = [(table[i] < table[j]) + 0.5 * (table[i] == table[j]) for table in regrets]
             mean = metrics.mean_of_tasks(wins)
             record = said | {"agent": agent, "over": other, "probability": mean.mean}
             if min(map(len, wins)) < metrics.MIN_REPLICATES:
-                found.append(record | {"low": None, "high": None})
+                records.append(record | {"low": None, "high": None})
             else:
-                found.append(record | {"low": max(0.0, mean.low), "high": min(1.0, mean.high)})
-    return found
+                records.append(record | {"low": max(0.0, mean.low), "high": min(1.0, mean.high)})
+    return records

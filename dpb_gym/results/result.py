@@ -75,11 +75,13 @@ class Result:
                 raise AgentError(failed[label].message)
             raise unknown_name("agent label", label, self.labels)
         wanted = None if budget is None else Budget.text(Budget.parse(budget))
-        found = [s for s in known if wanted in (None, s.budget) and task in (None, s.task)]
-        if len(found) == 1:
-            return found[0]
+        matches = [s for s in known if wanted in (None, s.budget) and task in (None, s.task)]
+        if len(matches) == 1:
+            return matches[0]
         rows = ", ".join(f"task={s.task!r} budget={s.budget!r}" for s in known)
-        many = "several results" if found else f"no result for task {task!r} and budget {wanted!r}"
+        many = (
+            "several results" if matches else f"no result for task {task!r} and budget {wanted!r}"
+        )
         raise ParameterError(f"agent {label!r} has {many}; name one of: {rows}")
 
     def final_regret(self, label: str, budget: Any = None, task: str | None = None) -> Array:
@@ -239,7 +241,7 @@ class Result:
             raise ParameterError("no agent here is without privacy; name one with against=")
         for label in agents or ():
             self._line(table, label)
-        found = {}
+        differences = {}
         for line in table.ordered:
             row = line.row
             if line is base or (row.reference if agents is None else row.agent not in agents):
@@ -247,8 +249,8 @@ class Result:
             assert isinstance(row, Row) and isinstance(base.row, Row)
             values = metrics.differences(row.finals, base.row.finals)
             if values:
-                found[row.key] = values, metrics.interval(values)
-        return report.plot_paired(table.task, base.label, found, path, ax=ax)
+                differences[row.key] = values, metrics.interval(values)
+        return report.plot_paired(table.task, base.label, differences, path, ax=ax)
 
     @staticmethod
     def _line(table: Table, label: str) -> Line:

@@ -232,8 +232,8 @@ class ResultDirectory:
                 return []
 
         with ThreadPoolExecutor(self.place.readers) as pool:
-            for found in pool.map(read, self.place.cells()):
-                yield from found
+            for pairs in pool.map(read, self.place.cells()):
+                yield from pairs
 
     def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
         """Return the results of the table and the errors of damaged entries."""
@@ -253,26 +253,26 @@ class ResultDirectory:
         Raises:
             ResultError: If a result is damaged or belongs to another suite.
         """
-        found, damaged = self.check()
+        intact, damaged = self.check()
         if damaged:
             repair = "running the suite again sets it aside and computes it again"
             raise ResultError(f"{damaged[0]}; {repair}") from damaged[0]
-        return found
+        return intact
 
     def check(self) -> tuple[list[CellResult], list[ResultError]]:
         """Return all intact results and the errors of the others."""
         read, damaged = self._table()
-        found = {result.cell.key: result for result in read}
+        intact = {result.cell.key: result for result in read}
         problems: list[ResultError] = list(damaged)
         for name, one in self._cells():
             if isinstance(one, DamagedResult):
                 problems.append(one)
             elif one.cell.protocol == self.manifest["protocol"]:
-                found.setdefault(one.cell.key, one)
+                intact.setdefault(one.cell.key, one)
             else:
                 said = f"{self.place.at(name)} belongs to another suite than {_named(self.suite)}"
                 problems.append(ResultError(said))
-        return list(found.values()), problems
+        return list(intact.values()), problems
 
     def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return the cells that are not stored yet.

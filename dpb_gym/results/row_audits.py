@@ -72,12 +72,12 @@ def audit_rows(
             if say is not None:
                 say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
             env_id, env_kwargs = small_setting(today.spec, kind)
-            found = audits.audit(
+            report = audits.audit(
                 agent.name, AUDIT_BUDGET, runs, params=agent.params, env_id=env_id,
                 env_kwargs=env_kwargs,
                 deployment=min(row.cell.checkpoints[-1], LONGEST_DEPLOYMENT),
             )  # fmt: skip
-            reports[key] = record(found, today)
+            reports[key] = record(report, today)
         except DPBError as error:
             reports[key] = {"error": str(error)}
         store = ResultDirectory.open(directory)
@@ -90,15 +90,15 @@ def audit_rows(
 def _most_used(rows: Sequence[RowResult]) -> dict[str, RowResult]:
     """Return a private row for each set of parameters that is audited, by `audit_key`."""
     uses: dict[tuple[str, str], Counter[str]] = {}
-    found: dict[str, RowResult] = {}
+    by_key: dict[str, RowResult] = {}
     for row in rows:
         agent, kind = row.cell.agent, row.cell.task.kind
         if row.guarantee is not None:
             key = audit_key(agent, kind)
             uses.setdefault((agent.name, kind), Counter())[key] += 1
-            found.setdefault(key, row)
+            by_key.setdefault(key, row)
     chosen = [key for counts in uses.values() for key, _ in counts.most_common(MOST_AUDITED)]
-    return {key: found[key] for key in chosen}
+    return {key: by_key[key] for key in chosen}
 
 
 def own_report(
@@ -150,9 +150,9 @@ class RowAudits:
             verdict with remarks in brackets.
         """
         own = audit_key(agent, kind)
-        found = {**audits_here(agent, kind), **self._by_agent.get((agent.name, kind), {})}
+        reports = {**audits_here(agent, kind), **self._by_agent.get((agent.name, kind), {})}
         shown: list[tuple[bool, dict[str, Any], str]] = []
-        for key, report in found.items():
+        for key, report in reports.items():
             fields = leaderboard_audit(report)
             claimed = report.get("claimed") or {}
             if fields is None or claimed.get("unit") != unit:

@@ -85,10 +85,10 @@ def of_agent(results: Iterable[CellResult], agent: str, what: str) -> list[CellR
         UnknownNameError: If there are none; the message calls the agent `what`.
     """
     named = [(result, (result.cell.agent.name, result.cell.agent.label)) for result in results]
-    found = [result for result, names in named if agent in names]
-    if not found:
+    matches = [result for result, names in named if agent in names]
+    if not matches:
         raise unknown_name(what, agent, {name for _, names in named for name in names})
-    return found
+    return matches
 
 
 def join(cells: list[CellResult]) -> RowResult:
@@ -173,5 +173,5 @@ def epsilons(guarantee: Mapping[str, Any] | None) -> tuple[float, ...]:
     if guarantee is None or guarantee.get("curve") is None:
         return ()
     read = read_guarantee(guarantee)
-    found = tuple(read.epsilon(delta) for delta in DELTAS)
-    return found if all(map(math.isfinite, found)) else ()
+    values = tuple(read.epsilon(delta) for delta in DELTAS)
+    return values if all(map(math.isfinite, values)) else ()

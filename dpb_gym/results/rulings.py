@@ -33,17 +33,17 @@ def comparisons(
         standings: Standing of agents by registered name; see `STANDINGS`.
     """
     ours = {name for name, standing in standings.items() if standing == "ours"}
-    found: list[RulingComparison] = []
+    compared: list[RulingComparison] = []
     p_values: dict[tuple[str, bool], dict[int, float]] = {}
     for ruling in RULINGS:
         for comparison, p in _compare(tasks, ruling, ours):
             if p is not None:
-                p_values.setdefault((ruling, comparison.ours), {})[len(found)] = p
-            found.append(comparison)
+                p_values.setdefault((ruling, comparison.ours), {})[len(compared)] = p
+            compared.append(comparison)
     for family in p_values.values():
         for place, survives in zip(family, holm(list(family.values()))):
-            found[place] = replace(found[place], survives=survives)
-    return tuple(found)
+            compared[place] = replace(compared[place], survives=survives)
+    return tuple(compared)
 
 
 def _compare(

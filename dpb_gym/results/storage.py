@@ -108,8 +108,8 @@ class Storage:
 
     def cells(self) -> list[str]:
         """Return the files of single cells, in order."""
-        found = (self._folder / CELLS).glob("*/*.parquet")
-        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+        paths = (self._folder / CELLS).glob("*/*.parquet")
+        return sorted(path.relative_to(self._folder).as_posix() for path in paths)
 
     def read(self, name: str, most: int) -> bytes:
         """Read a file; raise `DamagedResult` if it is not regular or exceeds `most` bytes."""
@@ -159,8 +159,8 @@ class Storage:
 
     def unfinished(self) -> list[str]:
         """Return the files with the state of unfinished jobs, in order."""
-        found = (self._folder / UNFINISHED).glob("*.state")
-        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+        paths = (self._folder / UNFINISHED).glob("*.state")
+        return sorted(path.relative_to(self._folder).as_posix() for path in paths)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[str]:
@@ -258,19 +258,19 @@ class ObjectStorage(Storage):
 
     def _listed(self, what: str, name: str) -> list[str]:
         try:
-            found = self._ask(what, name, detail=False)
+            paths = self._ask(what, name, detail=False)
         except FileNotFoundError:
             return []
         start = len(self._ask("_strip_protocol", "")) + 1
-        return sorted(path[start:].rstrip("/") for path in found if len(path) > start)
+        return sorted(path[start:].rstrip("/") for path in paths if len(path) > start)
 
     def names(self) -> list[str] | None:
-        found = self._listed("ls", "")
-        return [name for name in found if not name.startswith((OWNER, PULSE))] if found else None
+        names = self._listed("ls", "")
+        return [name for name in names if not name.startswith((OWNER, PULSE))] if names else None
 
     def cells(self) -> list[str]:
-        found = self._listed("find", CELLS)
-        return [name for name in found if name.endswith(".parquet") and name.count("/") == 2]
+        names = self._listed("find", CELLS)
+        return [name for name in names if name.endswith(".parquet") and name.count("/") == 2]
 
     def read(self, name: str, most: int) -> bytes:
         size = int(self._ask("info", name)["size"] or 0)
@@ -324,8 +324,8 @@ class ObjectStorage(Storage):
             self._remove(token)
 
     def _holders(self) -> list[str]:
-        found = self._listed("ls", "")
-        return [name.removeprefix(OWNER) for name in found if name.startswith(OWNER)]
+        names = self._listed("ls", "")
+        return [name.removeprefix(OWNER) for name in names if name.startswith(OWNER)]
 
     def _beat(self, token: str, stop: threading.Event) -> None:
         for beat in count():

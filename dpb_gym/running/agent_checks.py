@@ -91,10 +91,10 @@ def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str]
         except DPBError as error:
             text = " ".join(str(error).split())
             _found[key] = text, "".join(traceback.format_exception(error))
-    found = _found[key]
-    if found is None:
+    refusal = _found[key]
+    if refusal is None:
         return None
-    return f"agent {run.title!r} is refused with a budget: {found[0]}", found[1]
+    return f"agent {run.title!r} is refused with a budget: {refusal[0]}", refusal[1]
 
 
 def _check_play(cell: Cell, problem: Problem | None) -> None:

@@ -146,14 +146,14 @@ def evaluate(
         jobs, refused = checked(jobs, progress)
         outcomes = execute(jobs, None, **options)
         failures = [*refused, *(one for one in outcomes if isinstance(one, Failure))]
-        found = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
+        finished = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     else:
         report = run_plan(suite, [plan], out, **options, isolate=isolate)
         failures = list(report.failures)
-        found = report.results()
+        finished = report.results()
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
-    results = [result for result in found if result.cell.row not in broken]
+    results = [result for result in finished if result.cell.row not in broken]
     if failures and not results:
         raise AgentError(failures[0].message)
     for failure in broken.values():

@@ -66,8 +66,8 @@ class Checkpoint:
     @property
     def metrics(self) -> dict[str, float]:
         """Mean regret and reward of the replicates, and the spent budget."""
-        found = {"regret": float(self.regret.mean()), "reward": float(self.reward.mean())}
-        return found if self.spent is None else {**found, "spent": self.spent}
+        means = {"regret": float(self.regret.mean()), "reward": float(self.reward.mean())}
+        return means if self.spent is None else {**means, "spent": self.spent}
 
 
 Callback: TypeAlias = Callable[[Checkpoint], Any]
@@ -133,8 +133,8 @@ class MLflow:
     def __init__(self, uri: str | None = None, experiment: str = "dpb-gym") -> None:
         mlflow = optional_module("mlflow.tracking", "this logger", "mlflow")
         self.client = mlflow.MlflowClient(uri)
-        found = self.client.get_experiment_by_name(experiment)
-        self._id = found.experiment_id if found else self.client.create_experiment(experiment)
+        existing = self.client.get_experiment_by_name(experiment)
+        self._id = existing.experiment_id if existing else self.client.create_experiment(experiment)
         self._open: dict[str, str] = {}
 
     def __call__(self, checkpoint: Checkpoint) -> None:
@@ -207,8 +207,12 @@ def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
 
 def replay(outcomes: Sequence[CellResult | Failure], notify: Callback) -> None:
     """Call a callback with the checkpoints of cells that another process has finished."""
-    for found in (one for one in outcomes if isinstance(one, CellResult)):
-        given = found.guarantee
+    for outcome in (one for one in outcomes if isinstance(one, CellResult)):
+        given = outcome.guarantee
         guarantee = None if given is None else Guarantee.from_dict(given)
-        for c, t in enumerate(found.cell.checkpoints):
-            notify(Checkpoint.of(found.cell, t, found.regret[:, c], found.reward[:, c], guarantee))
+        for c, t in enumerate(outcome.cell.checkpoints):
+            notify(
+                Checkpoint.of(
+                    outcome.cell, t, outcome.regret[:, c], outcome.reward[:, c], guarantee
+                )
+            )

@@ -282,24 +282,24 @@ def run_job(
     `check` is called with every report of progress, and ends the job by an exception.
     """
     states = None if place is None or job.isolate else JobState(place, job.cells[0], save_seconds)
-    found: dict[int, Outcome] = {}
+    by_cell: dict[int, Outcome] = {}
     problem = job.problem or job.task.problem()
     for cells in [job.cells] if states is None else _parts(job, states):
         report = heartbeat
-        if heartbeat is not None and found:
-            report = partial(_further, heartbeat, len(found) * job.rounds // len(job.cells))
+        if heartbeat is not None and by_cell:
+            report = partial(_further, heartbeat, len(by_cell) * job.rounds // len(job.cells))
         progress = report if check is None else partial(_checked_report, check, report)
         with nullcontext() if report is None else compilations(partial(report, 0)):
             outcomes = run_block(
                 problem, cells, progress, notify, job.study, isolate=job.isolate, states=states
             )
         for cell, outcome in zip(cells, outcomes):
-            found[id(cell)] = outcome
+            by_cell[id(cell)] = outcome
             if place is not None and isinstance(outcome, CellResult):
                 keep(place, outcome)
     if states is not None:
         states.remove()
-    outcomes = [found[id(cell)] for cell in job.cells]
+    outcomes = [by_cell[id(cell)] for cell in job.cells]
     return index, outcomes if whole else [o for o in outcomes if isinstance(o, Failure)]
 
 

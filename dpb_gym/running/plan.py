@@ -82,8 +82,8 @@ class Job:
     isolate: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        found = isinstance(environment(self.task.env).problem, str)
-        problem = None if found else self.problem or self.task.problem()
+        by_name = isinstance(environment(self.task.env).problem, str)
+        problem = None if by_name else self.problem or self.task.problem()
         return {**vars(self), "problem": problem}
 
     @property
@@ -158,16 +158,16 @@ def _choose_agents(suite: Suite, names: Sequence[str] | None) -> list[Participan
     registered = agent_specs()
     chosen = []
     for name in dict.fromkeys(names):
-        found = [agent for agent in suite.agents if name == agent.label]
-        found = found or [agent for agent in suite.agents if name == agent.name]
-        if not found:
+        matches = [agent for agent in suite.agents if name == agent.label]
+        matches = matches or [agent for agent in suite.agents if name == agent.name]
+        if not matches:
             if name not in registered:
                 labels = {agent.label for agent in suite.agents}
                 raise unknown_name("agent", name, labels | set(registered))
-            found = [Participant(name=name, label=name)]
+            matches = [Participant(name=name, label=name)]
             if registered[name].budget == "optional" and _has_grids(suite):
-                found.append(Participant(name=name, label=name, budgets=TRACK_GRID))
-        chosen += [agent for agent in found if agent not in chosen]
+                matches.append(Participant(name=name, label=name, budgets=TRACK_GRID))
+        chosen += [agent for agent in matches if agent not in chosen]
     return chosen
 
 

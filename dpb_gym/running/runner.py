@@ -196,7 +196,7 @@ class _Runner:
         if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
             guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
         timed = (problem.horizon - 1) * len(self.cell.replicates)
-        found = CellResult(
+        outcome = CellResult(
             self.cell,
             np.ascontiguousarray(self.regrets.T),
             np.ascontiguousarray(self.rewards.T),
@@ -209,7 +209,7 @@ class _Runner:
                 companions,
             ),
         )
-        return found if study is None else replace(found, recorded=study(self.agent, found))
+        return outcome if study is None else replace(outcome, recorded=study(self.agent, outcome))
 
 
 def run_block(
@@ -278,15 +278,15 @@ def run_block(
         shared = _rounds(block, rounds, progress, notify, stretches, states)
         used, passed = block.times
         busy = min(1.0, used / passed) if used and not isolate else 1.0
-        found: list[CellResult | Failure] = []
+        outcomes: list[CellResult | Failure] = []
         for runner in runners:
             try:
-                found.append(runner.failure or runner.result(shared, len(cells), busy, study))
+                outcomes.append(runner.failure or runner.result(shared, len(cells), busy, study))
             except Exception as error:
-                found.append(_failure(runner, error))
+                outcomes.append(_failure(runner, error))
         if progress is not None:
             progress(len(cells) * problem.horizon * len(seeds))
-        return found
+        return outcomes
 
 
 class _Block:

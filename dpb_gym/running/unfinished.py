@@ -71,14 +71,14 @@ class JobState:
         try:
             if hashlib.sha256(payload).hexdigest().encode() != line:
                 raise DamagedResult(f"{self.place.at(self.name)} is damaged")
-            found: dict[str, Any] = state.loads(payload)
+            snapshot: dict[str, Any] = state.loads(payload)
         except DPBError as error:
             warn(f"{error}; its job begins again")
             return {}
-        if found["versions"] != provenance.versions():
+        if snapshot["versions"] != provenance.versions():
             warn(f"{self.place.at(self.name)} is of other versions; its job begins again")
             return {}
-        return found
+        return snapshot
 
     def of(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
         """Return the cells whose state was saved."""
@@ -111,15 +111,15 @@ class JobState:
             return
         self.place.check()
         try:
-            found = collected()
-            if found is not None:
-                payload = state.dumps({"versions": provenance.versions(), **found})
+            snapshot = collected()
+            if snapshot is not None:
+                payload = state.dumps({"versions": provenance.versions(), **snapshot})
                 digest = hashlib.sha256(payload).hexdigest().encode()
                 self.place.write(self.name, digest + b"\n" + payload)
         except DPBError as error:
             warn(f"{self.name} is not saved, so that its job would begin again: {error}")
-            found = None
-        self._off = found is None
+            snapshot = None
+        self._off = snapshot is None
         self._last = time.monotonic()
         self._wait = max(self._seconds, (self._last - start) / LARGEST_SHARE)
 

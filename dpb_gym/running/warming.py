@@ -88,7 +88,7 @@ def compile_agent(index: int, name: str, heartbeat: Report | None) -> tuple[int,
     """
     spec = agent_spec(name)
     budgets = {"never": (None,), "optional": (None, BUDGET), "required": (BUDGET,)}[spec.budget]
-    with compilations(partial(heartbeat, 0) if heartbeat is not None else None) as found:
+    with compilations(partial(heartbeat, 0) if heartbeat is not None else None) as compiled:
         make_problem(REPLAY, dim=8).instance([0])
         for env_id, kwargs in ENVIRONMENTS:
             info = make_problem(env_id, horizon=HORIZON, **kwargs).info
@@ -102,4 +102,4 @@ def compile_agent(index: int, name: str, heartbeat: Report | None) -> tuple[int,
                         )  # fmt: skip
                 if not spec.uses_oracle:
                     warm_up(spec, info, budget and SESSION_BUDGET, "seeded")
-    return index, found.count
+    return index, compiled.count

@@ -111,7 +111,7 @@ class _Answers:
             content = await _content(request)
             if content is None:
                 return 413, _errors(f"a body has at most {MOST_BYTES:,} bytes")
-            found = work(_parsed(content))
+            answer = work(_parsed(content))
             await self._durable()
         except ClientDisconnect:
             return 400, _errors("the connection ended before the body")
@@ -124,7 +124,7 @@ class _Answers:
         except (CheckpointError, DataError) as error:
             self._stop()
             return 503, _errors(str(error))
-        return (204, None) if found is None else (200, found)
+        return (204, None) if answer is None else (200, answer)
 
     async def _durable(self) -> None:
         """Wait until what was decided is on the disk."""

@@ -137,36 +137,36 @@ class Bodies:
             raise BodyError(
                 [FieldError(None, None, f"a body has 1 to {MOST_ROWS} rows, got {len(rows)}")]
             )
-        found = []
+        parsed = []
         errors = []
         for number, row in enumerate(rows):
             try:
                 if not isinstance(row, dict):
                     raise _Wrong(None, f"a row is a JSON object, got {shown(row)}")
-                found.append(read(row))
+                parsed.append(read(row))
             except _Wrong as error:
                 errors.append(FieldError(number, error.field, str(error)))
         if errors:
             raise BodyError(errors)
-        return found
+        return parsed
 
     def arguments(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `Session.decide` for a row of ``/decide``."""
         _known(row, self.fields)
-        found: dict[str, Any] = {"features": self._features(row["features"])}
+        arguments: dict[str, Any] = {"features": self._features(row["features"])}
         if "user" in row:
-            found["user"] = self._user(row["user"])
+            arguments["user"] = self._user(row["user"])
         if "excluded" in row:
-            found["available"] = self._available(row["excluded"])
+            arguments["available"] = self._available(row["excluded"])
         if "revenues" in row:
             with _Field("revenues"):
                 size = (self.info.n_items,)
-                found["revenues"] = validation.array(
+                arguments["revenues"] = validation.array(
                     "revenues", _array(row["revenues"]), size, *self.info.reward_range
                 )
         if "arms" in row:
-            found["arms"] = self._arms(row["arms"])
-        return found
+            arguments["arms"] = self._arms(row["arms"])
+        return arguments
 
     def _features(self, given: Any) -> Array:
         if self.features is None:

@@ -346,14 +346,14 @@ class DecisionService:
         """
         self._check()
         rows = body if isinstance(body, list) else [body]
-        found = self.bodies.decide(body)
+        parsed = self.bodies.decide(body)
         horizon = self._info.horizon
         if horizon is not None and self.session.decisions + len(rows) > horizon:
             raise HorizonExceeded(
                 f"the session was planned for {horizon:,} decisions and has made "
                 f"{self.session.decisions:,}: start a new session"
             )
-        return [self._decided(row, arguments) for row, arguments in zip(rows, found)]
+        return [self._decided(row, arguments) for row, arguments in zip(rows, parsed)]
 
     def _decided(self, row: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         for _ in range(2):  # after a response that the agent failed on it can decide

@@ -78,16 +78,16 @@ def document(bodies: Bodies, *, token: bool) -> Schema:
         "Errors": ERRORS,
         "Status": STATUS,
     }
-    found: Schema = {
+    spec: Schema = {
         "openapi": "3.1.0",
         "info": {"title": "dpb-gym decision service", "version": version()},
         "paths": _paths(),
         "components": {"schemas": schemas},
     }
     if token:
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}]
-    return found
+        spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        spec["security"] = [{"token": []}]
+    return spec
 
 
 def _paths() -> Schema:

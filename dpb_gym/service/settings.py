@@ -92,15 +92,15 @@ class ServiceSettings(Spec):
             text = source.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{source}: cannot be read: {error}") from error
-        found = read_spec(cls, text, str(source))
-        found._source = source.absolute()
-        return found
+        settings = read_spec(cls, text, str(source))
+        settings._source = source.absolute()
+        return settings
 
     def over(self, changes: dict[str, Any]) -> ServiceSettings:
         """Return a copy with other values."""
-        found = self.model_copy(update=changes)
-        found._source = self._source
-        return found
+        changed = self.model_copy(update=changes)
+        changed._source = self._source
+        return changed
 
     def place(self, path: str) -> Path:
         """Return a path of the configuration."""
@@ -144,9 +144,9 @@ class ServiceSettings(Spec):
     def terms(self) -> str:
         """Return what a session cannot change while it lives, as text."""
         names = ("agent", "budget", "problem", "parameters", "noise", "list_price", "max_spread")
-        found = {name: getattr(self, name) for name in names}
-        found["account"] = self.account is not None
-        return canonical(found)
+        terms = {name: getattr(self, name) for name in names}
+        terms["account"] = self.account is not None
+        return canonical(terms)
 
     def actions(self) -> tuple[str, ...] | None:
         """Return the names of the candidates or items, None if they have numbers.

@@ -150,10 +150,10 @@ class _Reader:
         self._new(made)
         for pair in _list(content):
             key, value = _list(pair, 2)
-            found = self._key(key)
-            if found in made:
-                raise StateError(f"the key {shown(found)} occurs twice")
-            dict.__setitem__(made, found, self.tree(value))
+            decoded = self._key(key)
+            if decoded in made:
+                raise StateError(f"the key {shown(decoded)} occurs twice")
+            dict.__setitem__(made, decoded, self.tree(value))
         return made
 
     def _key(self, content: Any) -> Any:

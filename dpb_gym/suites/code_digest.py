@@ -74,16 +74,16 @@ def _source(code: Any, module: str) -> bytes:
 
 def _helpers(module: str) -> dict[str, bytes]:
     """Return the sources of the modules of the same top-level package that a module imports."""
-    found: dict[str, bytes] = {}
+    sources: dict[str, bytes] = {}
     todo = {module} - {OWN} if not module.startswith(f"{OWN}.") else set()
     while todo:
         _, needed = _read(todo.pop())
         for name in needed:
             below = name.partition(".")[2]
-            if name != module and below not in found:
-                found[below] = _read(name)[0]
+            if name != module and below not in sources:
+                sources[below] = _read(name)[0]
                 todo.add(name)
-    return found
+    return sources
 
 
 @cache
@@ -115,7 +115,7 @@ def _read(module: str) -> tuple[bytes, frozenset[str]]:
         return content, frozenset()
     top = module.partition(".")[0]
     home = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    found: set[str] = set()
+    modules: set[str] = set()
     packages = {top: top}
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -130,14 +130,14 @@ def _read(module: str) -> tuple[bytes, frozenset[str]]:
             if name.partition(".")[0] != top:
                 continue
             inner = _place(name)
-            found.add(target if inner is None and target else name)
+            modules.add(target if inner is None and target else name)
             if inner is not None and inner.name == "__init__.py" and (target or alias.asname):
                 packages[alias.asname or alias.name] = name
     reached = (ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute))
     for first, _, rest in (chain.partition(".") for chain in reached):
         if first in packages:
-            found.add(f"{packages[first]}.{rest}")
-    return content, frozenset(name for name in found if _place(name) is not None)
+            modules.add(f"{packages[first]}.{rest}")
+    return content, frozenset(name for name in modules if _place(name) is not None)
 
 
 def papers(cls: type) -> tuple[str, ...]:
@@ -147,9 +147,9 @@ def papers(cls: type) -> tuple[str, ...]:
     """
     for text in (cls.__doc__, getattr(sys.modules.get(cls.__module__), "__doc__", None)):
         named = [m.groupdict() for m in PAPERS.finditer(text or "")]
-        found = [PLACES[kind] + name for paper in named for kind, name in paper.items() if name]
-        if found:
-            return tuple(dict.fromkeys(found))
+        addresses = [PLACES[kind] + name for paper in named for kind, name in paper.items() if name]
+        if addresses:
+            return tuple(dict.fromkeys(addresses))
     return ()
 
 
@@ -182,8 +182,8 @@ def _distribution(top: str) -> str | None:
     for point in metadata.entry_points(group=AGENTS):
         if point.module.split(".")[0] == top and point.dist is not None:
             return str(point.dist.name)
-    found = sorted(set(metadata.packages_distributions().get(top, ())))
-    return found[0] if found else None
+    names = sorted(set(metadata.packages_distributions().get(top, ())))
+    return names[0] if names else None
 
 
 def source_reference(name: str) -> dict[str, Any]:

@@ -29,13 +29,13 @@ def now() -> str:
 @cache
 def versions() -> dict[str, str]:
     """Return versions of Python and of the packages that can change a number."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            installed[name] = "unknown"
+    return installed
 
 
 @cache

@@ -73,14 +73,14 @@ def _points(recipe: Mapping[str, Any]) -> Points:
     """Return a recipe's parameters by task and budget; those for all budgets have the key None."""
     common, tuned = recipe.get("parameters"), recipe.get("tuned_on")
     varied = tuned.get("grid", {}) if isinstance(tuned, dict) else {}
-    found: Points = {}
+    points: Points = {}
     if isinstance(common, dict):
-        found[None] = common
+        points[None] = common
     for row in recipe.get("best_per_budget", ()):
         fixed = {k: v for k, v in (common or {}).items() if k not in varied}
         place = row.get("task"), Budget.text(Budget.parse(row["budget"]))
-        found[place] = {**fixed, **row["parameters"]}
-    return found
+        points[place] = {**fixed, **row["parameters"]}
+    return points
 
 
 def effort(
@@ -133,11 +133,11 @@ def _read(path: Path) -> Any:
 @functools.cache
 def _recipes(name: str, package: str, track: str) -> list[tuple[dict[str, Any], Points]]:
     """Return the recipes of an agent, those of the track first, with their points."""
-    found = []  # an agent of a script has no package
+    recipes = []  # an agent of a script has no package
     for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
             for home in (folder / track, folder) if track else (folder,):
                 data = _read(home / f"{name}.yaml")
                 if isinstance(data, dict) and (points := _points(data)):
-                    found.append((data, points))
-    return found
+                    recipes.append((data, points))
+    return recipes

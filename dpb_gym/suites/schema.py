@@ -139,8 +139,8 @@ def read_spec(model: type[S], text: str, source: str) -> S:
     except ValueError as error:
         raise SuiteError(f"{source}: not valid YAML: {error}") from None
     if not isinstance(data, dict):
-        what, found = model.__name__.lower(), type(data).__name__
-        raise SuiteError(f"{source}: a {what} is a mapping of keys to values, got {found}")
+        what, got = model.__name__.lower(), type(data).__name__
+        raise SuiteError(f"{source}: a {what} is a mapping of keys to values, got {got}")
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -48,7 +48,9 @@ class Task(Spec):
     """
 
     name: Slug
-    env: Annotated[str, AfterValidator(environment), AfterValidator(lambda found: found.id)]
+    env: Annotated[
+        str, AfterValidator(environment), AfterValidator(lambda registered: registered.id)
+    ]
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     horizon: int = Field(ge=2)
     description: str = ""

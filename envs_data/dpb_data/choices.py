@@ -93,15 +93,15 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
     if layout is not None and layout not in LAYOUTS:
         raise unknown_name("layout of choices", layout, LAYOUTS)
     opened = open_table(source)
-    found = find_layout(opened) if layout is None else LAYOUTS[layout]
-    if found is None:
+    known = find_layout(opened) if layout is None else LAYOUTS[layout]
+    if known is None:
         raise DataError(
             f"{opened.where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "
             f"{', '.join(sorted(opened.columns))[:200]}. Choices of your own load with "
             "dpb_data.choices(file, case=, item=, chosen=, features=[...]); dpb_data.read(file) "
             "proposes these arguments"
         )
-    return (_long if found.case else _wide)(opened, found)
+    return (_long if known.case else _wide)(opened, known)
 
 
 def synthetic_choices() -> ChoiceTable:
@@ -315,8 +315,8 @@ def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
     sets, items = np.nonzero(offered)
     features = {}
     for feature in layout.features:
-        found = [read.get(feature.format(a), np.zeros(n)) for a in names]
-        features[stem(feature)] = np.column_stack(found)[offered]
+        by_alternative = [read.get(feature.format(a), np.zeros(n)) for a in names]
+        features[stem(feature)] = np.column_stack(by_alternative)[offered]
     return _grouped(
         opened.name, renumber("set", sets)[0], items, np.array(names), features, took[offered],
         read[layout.person][sets] if layout.person else None, tuple(notes),

@@ -111,7 +111,7 @@ def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
     }
     names = [name for name in opened.columns if name not in failed]
     rules = opened.repair or Repair()
-    found: dict[str, Profile] = {}
+    profiles: dict[str, Profile] = {}
     try:
         return _profiles(opened, names, rules), failed
     except QuestionError as error:
@@ -122,11 +122,11 @@ def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
         pass
     for name in names:
         try:
-            found |= _profiles(opened, [name], rules)
+            profiles |= _profiles(opened, [name], rules)
             failed.pop(name, None)
         except DataError as error:
             failed[name] = str(error).partition(": ")[2] or str(error)
-    return found, failed
+    return profiles, failed
 
 
 def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, Profile]:
@@ -168,12 +168,12 @@ def missing_codes(profile: Profile) -> list[float]:
     often = dict(zip(values.tolist(), counts.tolist()))
     low = [code for code in _CODES_BELOW if often.get(code, 0) > 1]
     rest = values[~np.isin(values, low)]
-    found = low if len(rest) > 2 and rest.min() >= 0.0 else []
+    codes = low if len(rest) > 2 and rest.min() >= 0.0 else []
     high = [code for code in _CODES_ABOVE if often.get(code, 0) > 1]
     rest = values[~np.isin(values, [*low, *high])]
     if len(rest) > 2 and (rest % 1 == 0).all():
-        found = [*found, *(code for code in high if code > 2.0 * rest.max())]
-    return found
+        codes = [*codes, *(code for code in high if code > 2.0 * rest.max())]
+    return codes
 
 
 def response_codes(profile: Profile) -> list[float]:
@@ -227,7 +227,7 @@ def recurring_ids(
         By name, how many values there are, and how often the most frequent one comes.
     """
     first = None if sets is None else np.unique(sets, return_index=True)[1]
-    found = {}
+    ids = {}
     coded: dict[str, Array] = {}
     for name, profile in profiles.items():
         if profile.dates or len(profile.known) < len(profile.values):
@@ -250,8 +250,8 @@ def recurring_ids(
         named = is_id_name(name) and len(counts) >= fewest
         others = {key: other for key, other in coded.items() if key != name}
         if named or (len(counts) >= _FEWEST and _like_ids(profile, codes, others)):
-            found[name] = len(counts), int(counts.max())
-    return found
+            ids[name] = len(counts), int(counts.max())
+    return ids
 
 
 def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bool:
@@ -312,3 +312,13 @@ def decides(codes: Array, others: Array) -> bool:
     last = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
     last[codes] = others
     return bool((last[codes] == others).all())
+
+
+def renames(own: Profile, item: Profile, rows: Array) -> bool:
+    """Return whether a column has one text or running number per item, and the reverse."""
+    if own.distinct != item.distinct or len(own.known) < len(own.values):
+        return False
+    if not own.text and not (own.whole and np.ptp(own.known) == own.distinct - 1):
+        return False
+    pairs = np.column_stack([own.codes(), item.codes()[rows]])
+    return len(np.unique(pairs, axis=0)) == own.distinct

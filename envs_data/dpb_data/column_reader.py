@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data import data_files, exported_files, table_repair
+from dpb_data import data_files, excel_files, exported_files, json_records, table_repair
+from dpb_data.arrow_errors import NO_ROWS, UNIT, explained
 from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError, ParameterError
 
@@ -24,13 +24,7 @@ Array = NDArray[Any]
 
 BLOCK = 1 << 24
 NULLS = ("", "NULL", "NA")
-_UNIT = "\x1f"  # replaces a separator of several characters for Arrow, which takes one
-_NO_ROWS = ". Delete lines above the header and below the last row"
 _FLAGS = ("0", "false", "0.0", "1", "true", "1.0")
-_ARROW = re.compile(
-    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<line>\d+): )?"
-    r"(?P<what>.*)", re.DOTALL,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,15 +66,17 @@ class Opened:
             names = table_repair.match_names([c.name for c in columns], self.columns, self.repair)
             if any(asked != name for asked, name in names.items()):
                 read = self.take([replace(c, name=names[c.name]) for c in columns], hint)
-                found = self.repair.unit
-                found |= {asked: found[name] for asked, name in names.items() if name in found}
+                by_name = self.repair.unit
+                by_name |= {
+                    asked: by_name[name] for asked, name in names.items() if name in by_name
+                }
                 return {name: read[own] for name, own in names.items() if own in read}
         missing = [c.name for c in columns if c.required and c.name not in self.columns]
         head = f"{self.where}: line 1" if self.unit == "line" else self.where
         if missing:
             some = ", ".join(self.columns[:30]) + (" ..." if len(self.columns) > 30 else "")
             hint = hint or (": the file is not UTF-8" if "\ufffd" in some else "")
-            hint = hint or (_NO_ROWS if self.unit == "line" and len(self.columns) == 1 else "")
+            hint = hint or (NO_ROWS if self.unit == "line" and len(self.columns) == 1 else "")
             raise DataError(
                 f"{head}: expected the columns {', '.join(map(str, missing))}, found {some}{hint}"
             )
@@ -105,11 +101,11 @@ class Opened:
                     written = replace(c, hint=f"{c.hint}, written like 1234.5")
                     raise self._refusal(written, *self.repair.wrong[c.name])
             wanted = [replace(c, kind="text") if c.name in self.repair.codes else c for c in wanted]
-        found = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
-        lengths = {name: len(values) for name, values in found.items()}
+        by_name = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
+        lengths = {name: len(values) for name, values in by_name.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"{self.where}: expected columns of one length, found {lengths}")
-        return found
+        return by_name
 
     def _checked(self, column: Column, values: Any) -> Array:
         if not len(values):
@@ -129,10 +125,10 @@ class Opened:
         return read
 
     def _refusal(self, column: Column, row: int, value: Any) -> DataError:
-        found = f"{value:.16g}" if isinstance(value, (int, float)) else str(value)
+        text = f"{value:.16g}" if isinstance(value, (int, float)) else str(value)
         return DataError(
             f"{self.at(row)}: expected {column.name} to be {column.allowed}, found "
-            f"{'none' if value is None else data_files.shorten(found)}"
+            f"{'none' if value is None else data_files.shorten(text)}"
         )
 
 
@@ -164,17 +160,17 @@ def _converted(values: Any, kind: str) -> Any:
     if pa.types.is_temporal(values.type):
         ways = dict.fromkeys(ways, ())
     for way in ways.get(kind, ((whole,), (date,), (local,))):
-        found = values
+        converted = values
         try:
             for target in way:
                 safe = kind not in ("time", "any")
-                found[:1].cast(target, safe=safe)  # fail early: a column fails only at its end
-                found = found.cast(target, safe=safe)
+                converted[:1].cast(target, safe=safe)  # fail early: a column fails only at its end
+                converted = converted.cast(target, safe=safe)
         except (pa.ArrowException, NotImplementedError):
             continue
-        if kind == "time" and pa.types.is_temporal(found.type):
-            found = found.cast(pa.timestamp("s"), safe=False).cast(whole)
-        return found
+        if kind == "time" and pa.types.is_temporal(converted.type):
+            converted = converted.cast(pa.timestamp("s"), safe=False).cast(whole)
+        return converted
     return values.cast(date if kind == "time" else text)
 
 
@@ -222,16 +218,16 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
         if place.suffix.lower() == ".parquet":
             return _open_parquet(place)
         if place.suffix.lower() in (".xlsx", ".xlsm"):
-            cells, first = exported_files.excel_rows(place, repair or table_repair.Repair())
+            cells, first = excel_files.excel_rows(place, repair or table_repair.Repair())
             return Opened(place.stem, str(place), [*cells], partial(arrays, cells), "row", first)
-        found = data_files.Source(place)
-        if found.main is None:
+        files = data_files.Source(place)
+        if files.main is None:
             raise DataError(f"{place}: expected the path of a CSV, .xlsx or Parquet file")
-        raw = found.read(found.main)
+        raw = files.read(files.main)
         if repair is None:
-            return open_csv(raw, found.where(found.main))
-        return _open_text(raw, place, found.where(found.main), repair)
-    frame = exported_files.as_columns(source)
+            return open_csv(raw, files.where(files.main))
+        return _open_text(raw, place, files.where(files.main), repair)
+    frame = json_records.as_columns(source)
     if not hasattr(frame, "__getitem__"):
         import pyarrow as pa
         import pyarrow.interchange
@@ -255,7 +251,7 @@ def _open_text(
 ) -> Opened:  # fmt: skip
     """Open an exported text file: JSON lines, or a table with separators."""
     raw = exported_files.plain_text(raw, repair)
-    if (records := exported_files.json_columns(raw, where)) is not None:
+    if (records := json_records.json_columns(raw, where)) is not None:
         cells, empty = records
         name = place.name.split(".")[0]
         return Opened(name, where, [*cells], partial(arrays, cells), "line", 1, removed=empty)
@@ -268,14 +264,14 @@ def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
     """Return columns of a frame or a mapping as Arrow arrays by name."""
     import pyarrow as pa
 
-    found = {}
+    by_name = {}
     for column in columns:
         values = frame[column.name]
         if not isinstance(values, pa.ChunkedArray):
             with _expected("frame", f"{column.name} to be {column.allowed}"):
                 values = pa.chunked_array([_array(values)])
-        found[column.name] = values
-    return found
+        by_name[column.name] = values
+    return by_name
 
 
 def _array(values: Any) -> Any:
@@ -333,10 +329,10 @@ def open_csv(
         raise DataError(f"{where}: line 1: expected the columns' names, found an empty line")
     delimiter = delimiter or max(exported_files.SEPARATORS, key=first.count)
     header = above if names else 1 + above
-    found = list(names) or next(csv.reader([first], delimiter=delimiter))
+    header_names = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:
         raw = _with_short_separator(raw, delimiter, where)
-    unique = [name or f"unnamed {i}" for i, name in enumerate(found)]
+    unique = [name or f"unnamed {i}" for i, name in enumerate(header_names)]
 
     def read(columns: Sequence[Column]) -> Any:
         import pyarrow as pa
@@ -354,7 +350,7 @@ def open_csv(
                         use_threads=threads,
                     ),
                     pa_csv.ParseOptions(
-                        delimiter=_UNIT if len(delimiter) > 1 else delimiter,
+                        delimiter=UNIT if len(delimiter) > 1 else delimiter,
                         quote_char='"' if quoted else False, ignore_empty_lines=False,
                     ),
                     pa_csv.ConvertOptions(
@@ -367,34 +363,19 @@ def open_csv(
             except pa.ArrowInvalid as error:
                 if not threads:
                     known = {unique.index(c.name): c for c in columns}
-                    text = _explained(str(error), known, delimiter)
+                    text = explained(str(error), known, delimiter)
                     raise DataError(f"{where}: {text}") from error
         if strict:
             data_files.require_newline(raw, where)
         return table
 
     name = where.replace("!", "/").replace(os.sep, "/").rsplit("/", 1)[-1].split(".")[0]
-    return Opened(name, where, found, read, "line", 1 + header)
+    return Opened(name, where, header_names, read, "line", 1 + header)
 
 
 def _with_short_separator(raw: bytes, delimiter: str, where: str) -> bytes:
-    """Return a file whose separator of several characters is replaced by `_UNIT`."""
-    if _UNIT.encode() in raw:
-        line = raw.count(b"\n", 0, raw.index(_UNIT.encode())) + 1
+    """Return a file whose separator of several characters is replaced by `UNIT`."""
+    if UNIT.encode() in raw:
+        line = raw.count(b"\n", 0, raw.index(UNIT.encode())) + 1
         raise DataError(f"{where}: line {line}: found a control character (0x1f)")
-    return raw.replace(delimiter.encode(), _UNIT.encode())
-
-
-def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str:
-    """Return Arrow's error in our form: the line, what was expected and what was found."""
-    parts = _ARROW.fullmatch(error)
-    assert parts is not None  # every part but the last is optional
-    line = f"line {parts['line']}: " if parts["line"] else ""
-    value = re.search("invalid value '(.*)'", parts["what"], re.DOTALL)
-    if parts["column"] is None:
-        fields = rf"expected \1 fields separated by {delimiter!r}, found \2{_NO_ROWS}"
-        what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, parts["what"])
-        return line + what[:200].replace(_UNIT, delimiter)
-    column = columns[int(parts["column"])]
-    found = data_files.shorten(value[1]) if value else parts["what"]
-    return f"{line}expected {column.name} to be {column.allowed}, found {found}"
+    return raw.replace(delimiter.encode(), UNIT.encode())

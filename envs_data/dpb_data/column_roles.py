@@ -164,14 +164,14 @@ def is_price_name(name: str) -> bool:
 
 def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
     """Return the columns whose values fit a role, whatever their names."""
-    found = [name for name, profile in profiles.items() if _FITS[role.name](profile)]
+    names = [name for name, profile in profiles.items() if _FITS[role.name](profile)]
     if role.name in ("bought", "reward", "chosen"):
-        found = [name for name in found if not _numbers_rows(profiles[name])]
-        binary = [name for name in found if profiles[name].binary]
+        names = [name for name in names if not _numbers_rows(profiles[name])]
+        binary = [name for name in names if profiles[name].binary]
         said = [name for name, profile in profiles.items() if _says_yes_or_no(profile)]
         either = [name for name in profiles if name in {*binary, *said}]
-        return either or [name for name in found if not is_id_name(name)]
-    return found
+        return either or [name for name in names if not is_id_name(name)]
+    return names
 
 
 def _numbers_rows(profile: Profile) -> bool:

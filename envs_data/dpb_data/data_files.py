@@ -178,10 +178,10 @@ def _gunzipped(raw: bytes, *, whole: bool) -> bytes:
 def refuse_foreign(raw: bytes, where: str) -> None:
     """Raise DataError unless the bytes are plain text with known line ends."""
     for pattern, what in _FOREIGN:
-        found = re.search(pattern, raw)
-        if found is not None:
-            line = raw.count(b"\n", 0, found.start()) + 1
-            shown = shorten(raw[max(0, found.start() - 20) : found.end()])
+        match = re.search(pattern, raw)
+        if match is not None:
+            line = raw.count(b"\n", 0, match.start()) + 1
+            shown = shorten(raw[max(0, match.start() - 20) : match.end()])
             raise DataError(f"{where}: line {line}: expected plain text, found {what}: {shown}")
 
 

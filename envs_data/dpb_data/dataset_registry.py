@@ -42,14 +42,14 @@ class Counts:
     catalogue: int | None = None
     searches: int | None = None
 
-    def differences(self, found: Counts) -> list[str]:
-        """Return descriptions of the differences between `found` and these counts.
+    def differences(self, counts: Counts) -> list[str]:
+        """Return descriptions of the differences between `counts` and these counts.
 
         A missing catalogue (no titles file) is not a difference.
         """
         problems = []
         for name, expected in asdict(self).items():
-            actual = getattr(found, name)
+            actual = getattr(counts, name)
             if expected is None or actual == expected or (name == "catalogue" and actual is None):
                 continue
             what = "titles in the catalogue" if name == "catalogue" else name
@@ -100,13 +100,13 @@ class DataSet:
         """Whether the data is generated and needs no files."""
         return self.generate is not None
 
-    def require(self, found: Counts, place: object) -> None:
+    def require(self, counts: Counts, place: object) -> None:
         """Check that the sizes are the published ones.
 
         Raises:
             DataError: Lists the differences.
         """
-        problems = self.counts.differences(found)
+        problems = self.counts.differences(counts)
         if problems:
             raise DataError(
                 f"{place}: {'; '.join(problems)}: this is not the complete {self.name}. A sample "
@@ -155,13 +155,13 @@ def find_dataset(name: object, kind: str | None = None) -> DataSet | None:
     """
     if not isinstance(name, str):
         return None
-    found = next((d for d in datasets() if name in (d.name, *d.aliases)), None)
-    if found is not None and kind not in (None, found.kind):
+    entry = next((d for d in datasets() if name in (d.name, *d.aliases)), None)
+    if entry is not None and kind not in (None, entry.kind):
         names = ", ".join(d.name for d in datasets() if d.kind == kind)
         raise DataError(
-            f"the data set {found.name!r} holds {found.kind}, expected one of {kind}: {names}"
+            f"the data set {entry.name!r} holds {entry.kind}, expected one of {kind}: {names}"
         )
-    return found
+    return entry
 
 
 def generated(source: object, kind: str) -> Any:
@@ -180,10 +180,10 @@ def dataset(name: str) -> DataSet:
     Raises:
         UnknownNameError: There is none; the message lists close matches.
     """
-    found = find_dataset(name)
-    if found is None:
+    entry = find_dataset(name)
+    if entry is None:
         raise published_as(name) or unknown_name("data set", name, _DATASETS)
-    return found
+    return entry
 
 
 def published_as(name: object) -> UnknownNameError | None:

@@ -267,7 +267,7 @@ def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, fl
     total = float(np.sum(centred * centred))
     # the gain of a split is sum_L^2 / n_L + sum_R^2 / n_R, and sum_R = -sum_L.
     best = 1e-12 * total
-    found = None
+    split = None
     for feature in range(features.shape[1]):
         order = np.argsort(features[:, feature], kind="stable")
         values = features[order, feature]
@@ -280,8 +280,8 @@ def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, fl
         at = int(gain.argmax())
         if gain[at] > best:
             best = float(gain[at])
-            found = (feature, float(0.5 * (values[at] + values[at + 1])))
-    return found
+            split = (feature, float(0.5 * (values[at] + values[at + 1])))
+    return split
 
 
 def impute(values: Array, features: Array) -> Array:

@@ -85,16 +85,16 @@ def follow(
         customers: Customers of each row ``(n,)``, where the response counts units.
     """
     hit = response > 0
-    found = {}
+    reasons = {}
     for name in names:
         own = profiles[name]
         if _with_response(own, hit):
-            found[name] = "it has a value only with one response: it was recorded after it"
+            reasons[name] = "it has a value only with one response: it was recorded after it"
         elif cause is not None and _is_product(own, cause, response, customers):
-            found[name] = "units, revenue or a rate of them"
+            reasons[name] = "units, revenue or a rate of them"
         elif cause is not None and _same_at_each(own, cause):
-            found[name] = f"the same at each {what}, from whose effect its own cannot be told"
-    return found
+            reasons[name] = f"the same at each {what}, from whose effect its own cannot be told"
+    return reasons
 
 
 def decided(profiles: Mapping[str, Profile], names: Sequence[str], response: Array) -> list[str]:
@@ -109,7 +109,7 @@ def decided(profiles: Mapping[str, Profile], names: Sequence[str], response: Arr
     """
     hit = response > 0
     rate = float(hit.mean()) if len(hit) else 0.0
-    found = []
+    flags = []
     for name in names:
         own = profiles[name]
         if not own.binary or own.missing.any():
@@ -119,9 +119,9 @@ def decided(profiles: Mapping[str, Profile], names: Sequence[str], response: Arr
             none = not (hit & there).any() and (1.0 - rate) ** there.sum() < _CHANCE
             every = (hit | ~there).all() and rate ** there.sum() < _CHANCE
             if none or every:
-                found.append(name)
+                flags.append(name)
                 break
-    return found
+    return flags
 
 
 def _with_response(own: Profile, hit: Array) -> bool:

@@ -202,8 +202,8 @@ def _published_md5(url: str, staging: Path, time_limit: float) -> str | None:
         text = _download(url, None, staging, False, time_limit, 1 << 16).read_bytes()
     except DataError:
         return None
-    found = re.search(rb"\b[0-9a-fA-F]{32}\b", text)
-    return f"md5:{found.group().decode().lower()}" if found else None
+    match = re.search(rb"\b[0-9a-fA-F]{32}\b", text)
+    return f"md5:{match.group().decode().lower()}" if match else None
 
 
 def _remove_stale(cache: Path) -> None:

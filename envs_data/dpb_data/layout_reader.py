@@ -13,6 +13,7 @@ from dpb_data.column_profiles import (
     is_id_name,
     missing_codes,
     recurring_ids,
+    renames,
     response_codes,
 )
 from dpb_data.column_reader import Array, Column
@@ -346,11 +347,11 @@ class _LayoutReader:
             sets = np.unique(sets[rows], return_inverse=True)[1].ravel()
             twins = {} if item is None else {
                 name: "another name of the item" for name, profile in own.items()
-                if _renames(profile, item, rows)
+                if renames(profile, item, rows)
             }  # fmt: skip
             rest = [name for name in free if name not in twins]
             features, unused = select_features(own, rest, events, sets=sets, ids=ids)
-            found = features, twins | unused
+            selected = features, twins | unused
         else:
             answer = self.profiles.get(self.columns.get("reward", self.columns.get("bought")))
             known = answer is not None and not answer.text
@@ -369,25 +370,15 @@ class _LayoutReader:
                 )  # fmt: skip
             rest = [name for name in free if name not in after]
             features, unused = select_features(self.profiles, rest, events, models, ids=ids)
-            found = features, after | unused
+            selected = features, after | unused
             if self._customers() is None and len(answers):
                 flags = decided(self.profiles, features, answers)
                 others = [name for name in features if name not in flags]
                 if flags:
                     self.questions.append(after_question(self.opened, flags, others))
-        self.columns["features"], self.unused = found
-        if self.layout.name == "long choices" and not found[0]:
+        self.columns["features"], self.unused = selected
+        if self.layout.name == "long choices" and not selected[0]:
             self.questions.append(features_question(self.opened, self.unused))
-
-
-def _renames(own: Profile, item: Profile, rows: Array) -> bool:
-    """Return whether a column has one text or running number per item, and the reverse."""
-    if own.distinct != item.distinct or len(own.known) < len(own.values):
-        return False
-    if not own.text and not (own.whole and np.ptp(own.known) == own.distinct - 1):
-        return False
-    pairs = np.column_stack([own.codes(), item.codes()[rows]])
-    return len(np.unique(pairs, axis=0)) == own.distinct
 
 
 def _events(answers: Array, customers: Array | float | None) -> int:

@@ -217,9 +217,9 @@ def claimed_dataset(location: Path) -> DataSet | None:
     return own if place.name in members else None
 
 
-def _check_u_info(source: Source, found: Counts) -> None:
+def _check_u_info(source: Source, counts: Counts) -> None:
     """Compare with the counts in the ``u.info`` of an ml-100k folder."""
-    actual = {"users": found.users, "items": found.catalogue, "ratings": found.ratings}
+    actual = {"users": counts.users, "items": counts.catalogue, "ratings": counts.ratings}
     for number, line in enumerate(source.read("u.info").splitlines(), 1):
         fits = re.fullmatch(rb"\s*(\d+) (users|items|ratings)\s*", line)
         at = f"{source.where('u.info')}: line {number}"
@@ -244,9 +244,9 @@ def _read_lines(
     """
     where = source.where(member)
     raw = source.read(member)
-    if fmt.header and (found := first_line(raw, where)) != fmt.header:
+    if fmt.header and (header := first_line(raw, where)) != fmt.header:
         raise DataError(
-            f"{where}: line 1: expected the header {fmt.header!r}, found {shorten(found)}"
+            f"{where}: line 1: expected the header {fmt.header!r}, found {shorten(header)}"
         )
     opened = open_csv(
         raw, where, names=() if fmt.header is not None else fmt.names, delimiter=fmt.delimiter,
@@ -308,16 +308,16 @@ def _read_matrix(
     users, jokes = np.nonzero(rated)
     if users.size == 0:
         raise DataError(f"{where}: expected ratings, found only missing ones (99)")
-    found = matrix[users, jokes + 1]
-    if strict and found.min() >= 0.0 and users.size > 1:
+    scores = matrix[users, jokes + 1]
+    if strict and scores.min() >= 0.0 and users.size > 1:
         raise DataError(
             f"{where}: expected ratings from -10 to 10, found none below 0 (from "
-            f"{found.min():g} to {found.max():g}): rewards would be wrong. "
+            f"{scores.min():g} to {scores.max():g}): rewards would be wrong. "
             "If the scale is Jester's, pass strict=False; a table on a scale of its own loads "
             "with dpb_data.ratings(..., rating_range=(lowest, highest))"
         )
     table = RatingTable.from_columns(
-        name, users + 1, jokes + 1, found, rating_range=fmt.rating_range
+        name, users + 1, jokes + 1, scores, rating_range=fmt.rating_range
     )
     return table, None
 

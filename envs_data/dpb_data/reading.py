@@ -95,14 +95,14 @@ class Reading:
     @property
     def roles(self) -> dict[str, str]:
         """The role of each column by name: a role, ``"feature"``, or why it is not used."""
-        found = dict[str, str]()
+        roles = dict[str, str]()
         for role, value in self.columns.items():
             if role in COLUMNS:
                 listed = [value] if isinstance(value, str) else value
                 kind = "feature" if role == "features" else role
                 names = listed if isinstance(listed, (list, tuple)) else []
-                found |= {name: kind for name in names if name in self.names}
-        return found | dict(self.unused)
+                roles |= {name: kind for name in names if name in self.names}
+        return roles | dict(self.unused)
 
     def table(self) -> Any:
         """Return the table: `PriceTable`, `ChoiceTable`, `ClickTable` or `RatingTable`.
@@ -200,12 +200,12 @@ def _checked(problem: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
                 f"{what} has no argument {shown(key)}{f' ({close})' if close else ''}; it takes "
                 f"{', '.join(allowed) if problem else 'what dpb_data.read documents'}"
             )
-    found = {key: value for key, value in given.items() if value is not None}
+    arguments = {key: value for key, value in given.items() if value is not None}
     if "person" in given and given["person"] is None:
-        found["person"] = NO_PERSON
-    if "user" in found:
-        found["person"] = found.pop("user")
-    return found
+        arguments["person"] = NO_PERSON
+    if "user" in arguments:
+        arguments["person"] = arguments.pop("user")
+    return arguments
 
 
 def _published(
@@ -255,22 +255,22 @@ def _unknown(source: Any, problem: str | None, own: dict[str, Any]) -> Reading:
         )  # fmt: skip
     own = _existing(own, opened)
     profiles, failed = read_profiles(opened)
-    found = find_roles(RoleFinder(opened, problem, own, profiles), failed)
+    roles = find_roles(RoleFinder(opened, problem, own, profiles), failed)
     notes = () if opened.repair is None else tuple(opened.repair.notes)
-    layout = "" if found.layout is None else found.layout.name
+    layout = "" if roles.layout is None else roles.layout.name
     reading = Reading(
-        opened.where, "" if found.layout is None else found.layout.problem, layout,
-        tuple(opened.columns), found.columns, unused=found.unused, questions=found.questions,
+        opened.where, "" if roles.layout is None else roles.layout.problem, layout,
+        tuple(opened.columns), roles.columns, unused=roles.unused, questions=roles.questions,
         repairs=notes,
     )  # fmt: skip
-    if found.questions:
+    if roles.questions:
         return reading
     loader: Any = {"prices": prices, "clicks": clicks, "ratings": rating_loader.ratings}
     load = loader.get(layout, choices)
     if layout == "ratings":  # its reader has no rules: the table is opened with them
-        given = {key: value for key, value in found.columns.items() if key not in _RULES[1:]}
+        given = {key: value for key, value in roles.columns.items() if key not in _RULES[1:]}
         return replace(reading, _load=lambda: load(opened, **given))
-    return replace(reading, _load=lambda: load(source, **found.columns))
+    return replace(reading, _load=lambda: load(source, **roles.columns))
 
 
 def _existing(own: dict[str, Any], opened: Opened) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _existing(own: dict[str, Any], opened: Opened) -> dict[str, Any]:
     Raises:
         UnknownNameError: If there is no such column.
     """
-    found = dict(own)
+    arguments = dict(own)
     for key in COLUMNS:
         if key not in own or (key == "offered" and not isinstance(own[key], str)):
             continue
@@ -292,8 +292,8 @@ def _existing(own: dict[str, Any], opened: Opened) -> dict[str, Any]:
             if name not in opened.columns and key != "features":
                 raise unknown_name(f"column for {key}=", name, opened.columns)
         values = [matched[name] for name in names]
-        found[key] = values if many or key == "features" else values[0]
-    return found
+        arguments[key] = values if many or key == "features" else values[0]
+    return arguments
 
 
 def _finished(reading: Reading) -> Reading:

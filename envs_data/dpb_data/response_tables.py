@@ -19,7 +19,8 @@ from dpb_data.dataset_registry import generated
 from dpb_data.rating_table import encode_features, renumber
 from dpb_data.reading_questions import units_question
 from dpb_data.response_columns import ResponseColumns, read_responses
-from dpb_data.table_repair import Repair, unit_of_name
+from dpb_data.table_repair import Repair
+from dpb_data.text_columns import unit_of_name
 from dpb_gym import validation
 from dpb_gym.errors import DataError, QuestionError
 

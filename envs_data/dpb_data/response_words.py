@@ -75,11 +75,11 @@ def succeeded(
     """
     listed = success if isinstance(success, (list, tuple)) else [success]
     wanted = {*map(plain_text, listed)}
-    found = {text for text in texts if text is not None}
-    unknown = wanted - found
-    empty = len(found) == 1 and None in texts  # a mark, or nothing
-    if unknown or (found <= wanted and not empty):
-        some = ", ".join(sorted(found)[:_MOST_OUTCOMES])
+    levels = {text for text in texts if text is not None}
+    unknown = wanted - levels
+    empty = len(levels) == 1 and None in texts  # a mark, or nothing
+    if unknown or (levels <= wanted and not empty):
+        some = ", ".join(sorted(levels)[:_MOST_OUTCOMES])
         raise ParameterError(
             f"success=: {name} of {where} is {some}; name those that mean yes, but not all, got "
             f"{success!r}"

@@ -67,24 +67,32 @@ class RoleFinder:
         """Return the columns that may have each role, by given arguments and by names."""
         taken = {name for key in COLUMNS for name in names_of(self.own.get(key))}
         free = [name for name in self.opened.columns if name and name not in taken]
-        found = {}
+        candidates = {}
         for key, role in ROLES.items():
             if key in self.own:
-                found[key] = names_of(self.own[key])
+                candidates[key] = names_of(self.own[key])
                 continue
-            found[key] = named_columns(role, free, self.profiles)
-            if len(found[key]) == 1:  # a column has one role: purchase_price is a price
-                free = [name for name in free if name not in found[key]]
-        long = found["case"] and found["item"] and not found["chosen"]
-        if long and not (found["propensity"] or {"reward", "bought", "price"} & {*self.own}):
-            found["chosen"] = found["reward"]  # of an alternative, without a chance of showing it
-        if found["propensity"] and found["item"] and not (found["reward"] or found["price"]):
-            found["reward"] = found["bought"]  # a response to an item that was shown by chance
-        if not found["chosen"] and not {"case", "price", "bought", "reward", "rating"} & {
+            candidates[key] = named_columns(role, free, self.profiles)
+            if len(candidates[key]) == 1:  # a column has one role: purchase_price is a price
+                free = [name for name in free if name not in candidates[key]]
+        long = candidates["case"] and candidates["item"] and not candidates["chosen"]
+        if long and not (candidates["propensity"] or {"reward", "bought", "price"} & {*self.own}):
+            candidates["chosen"] = candidates[
+                "reward"
+            ]  # of an alternative, without a chance of showing it
+        if (
+            candidates["propensity"]
+            and candidates["item"]
+            and not (candidates["reward"] or candidates["price"])
+        ):
+            candidates["reward"] = candidates[
+                "bought"
+            ]  # a response to an item that was shown by chance
+        if not candidates["chosen"] and not {"case", "price", "bought", "reward", "rating"} & {
             *self.own
         }:
-            found["chosen"] = self._naming()
-        return found
+            candidates["chosen"] = self._naming()
+        return candidates
 
     def _naming(self) -> list[str]:
         """Return the columns of text whose values name other columns, as choices in wide tables."""

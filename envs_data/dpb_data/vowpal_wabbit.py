@@ -184,10 +184,10 @@ def _item(where: str, record: dict[str, Any], item: str | None) -> Any:
     index = record["_labelIndex"]
     if item is None:
         return index + 1
-    found = _features(where, record["c"]["_multi"][index])
-    if item not in found:
-        raise DataError(f"{where}: the action has no feature {item!r}; it has {_listed(found)}")
-    return found[item]
+    features = _features(where, record["c"]["_multi"][index])
+    if item not in features:
+        raise DataError(f"{where}: the action has no feature {item!r}; it has {_listed(features)}")
+    return features[item]
 
 
 def _features(where: str, namespaces: Any, prefix: str = "") -> dict[str, float | str]:
@@ -197,7 +197,7 @@ def _features(where: str, namespaces: Any, prefix: str = "") -> dict[str, float 
         DataError: If a name occurs twice, or a value is neither number, text, truth value nor a
             list of numbers.
     """
-    found: dict[str, float | str] = {}
+    features: dict[str, float | str] = {}
     for name, value in _pairs(where, namespaces):
         column = f"{prefix}{name}"
         if name == "_text":
@@ -218,11 +218,11 @@ def _features(where: str, namespaces: Any, prefix: str = "") -> dict[str, float 
             raise DataError(
                 f"{where}: {column} must be a finite number or text, got {shown(value)}"
             )
-        twice = [key for key in inner if key in found]
+        twice = [key for key in inner if key in features]
         if twice:
             raise DataError(f"{where}: feature {twice[0]} occurs twice")
-        found |= inner
-    return found
+        features |= inner
+    return features
 
 
 def _pairs(where: str, namespaces: Any) -> Iterator[tuple[str, Any]]:
@@ -240,13 +240,13 @@ def _pairs(where: str, namespaces: Any) -> Iterator[tuple[str, Any]]:
 
 def _kinds(contexts: list[dict[str, float | str]]) -> dict[str, bool]:
     """Return every feature, in order of appearance, and whether it is text."""
-    found: dict[str, bool] = {}
+    kinds: dict[str, bool] = {}
     for context in contexts:
         for name, value in context.items():
             text = isinstance(value, str)
-            if found.setdefault(name, text) != text:
+            if kinds.setdefault(name, text) != text:
                 raise DataError(f"feature {name} is text in some lines and a number in others")
-    return found
+    return kinds
 
 
 def _is_number(value: Any) -> bool:

@@ -118,7 +118,7 @@ def wide_layout(
     others = [name for name in opened.columns if name not in (chosen, person)]
     apart, glued = _patterns(others, texts)
     patterns = apart | {
-        pattern: found for pattern, found in glued.items()
+        pattern: by_code for pattern, by_code in glued.items()
         if named or stem(pattern) in features or pattern in features
     }  # fmt: skip
     stems = {stem(pattern): pattern for pattern in patterns}
@@ -130,7 +130,7 @@ def wide_layout(
             f"names of columns: {', '.join(others[:30])}"
         )
     if not about:
-        by_stem = {stem(pattern): found for pattern, found in glued.items()}
+        by_stem = {stem(pattern): by_code for pattern, by_code in glued.items()}
         raise _no_attributes(opened, chosen, counts, by_stem)
     of_customer = [name for name in features if name not in about and name in others]
     if wrong := set(features) - set(about) - set(of_customer):
@@ -173,7 +173,7 @@ def names_columns(values: Sequence[str], columns: Sequence[str]) -> bool:
     """Return whether columns of at least one attribute are named by all values of a column."""
     texts = {value: value for value in values}
     apart, _ = _patterns(columns, texts)
-    return any(len(found) == len(texts) for found in apart.values())
+    return any(len(by_code) == len(texts) for by_code in apart.values())
 
 
 def _patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Patterns, Patterns]:
@@ -204,7 +204,7 @@ def _patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Pattern
                 elif text.isdigit() and not after and not before[-1:].isdigit():
                     glued.setdefault(pattern, {})[key] = here
     return tuple(  # type: ignore[return-value]
-        {p: found for p, found in kind.items() if len(found) > 1} for kind in (apart, glued)
+        {p: by_code for p, by_code in kind.items() if len(by_code) > 1} for kind in (apart, glued)
     )
 
 
@@ -219,16 +219,16 @@ def _is_apart(before: str, here: str, after: str) -> bool:
 
 def _never_chosen(columns: Iterable[str], used: Sequence[str]) -> set[str]:
     """Return alternatives that have all attributes but are never chosen."""
-    found = []
+    alternatives = []
     for pattern in used:
         before, _, after = pattern.partition("{}")
-        found.append({
+        alternatives.append({
             name[len(before) : len(name) - len(after)] for name in columns
             if name.startswith(before) and name.endswith(after)
             and len(name) > len(before) + len(after)
         })  # fmt: skip
     return {
-        text for text in set.intersection(*found)
+        text for text in set.intersection(*alternatives)
         if all(_is_apart(p.partition("{}")[0], text, p.partition("{}")[2]) for p in used)
     }  # fmt: skip
 
@@ -240,7 +240,7 @@ def _no_attributes(opened: Opened, chosen: str, counts: Counter[str], glued: Pat
         some = next(iter(glued))
         texts = [*glued[some].values()]
         most = max(map(len, glued.values()))
-        likely = [name for name, found in glued.items() if len(found) == most]
+        likely = [name for name, by_code in glued.items() if len(by_code) == most]
         return QuestionError(
             Question(
                 "features",

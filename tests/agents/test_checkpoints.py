@@ -85,15 +85,15 @@ def freed(value):
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 def test_saved_agents_hold_no_memory_of_others(name, kind):
     """An array that was not initialised has what was freed before: raw data, or a key."""
-    found = []
+    dumped = []
     for value in (3.5, -9.25):
         freed(value)
         instance, agent = start(name, kind, 60)
         before = state.dumps(agent)
         freed(value)
         play(instance, agent, 1, 2)
-        found.append((before, state.dumps(agent)))
-    assert found[0] == found[1]
+        dumped.append((before, state.dumps(agent)))
+    assert dumped[0] == dumped[1]
 
 
 def saved(tmp_path, name="adaprivate-ts"):

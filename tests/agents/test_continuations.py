@@ -399,10 +399,10 @@ def test_a_rehearsal_has_no_guarantee_and_changes_nothing(shop: Shop) -> None:
 def test_the_guarantee_says_where_a_session_continues_once(shop: Shop) -> None:
     session = shop.serve()
     where = "on this machine" if shop.account is None else "by its account"
-    for found in (session, reload(shop, session)):
-        assert str(found.guarantee).count("a saved session continues once") == 1
-        assert where in str(found.guarantee)
-        found.certificate().save(shop.folder / "certificate.json")
+    for each in (session, reload(shop, session)):
+        assert str(each.guarantee).count("a saved session continues once") == 1
+        assert where in str(each.guarantee)
+        each.certificate().save(shop.folder / "certificate.json")
         assert where in (shop.folder / "certificate.json").read_text()
 
 
@@ -606,7 +606,7 @@ def test_after_a_fork_the_parent_goes_on(shop: Shop) -> None:
     pending, _ = session.decide([0.5], user=1)
     loaded = reload(shop, shop.serve())
     for each, open_ in ((session, pending), (loaded, 11)):
-        found = in_child(
+        errors = in_child(
             lambda each=each, open_=open_: [
                 error_of(lambda: each.decide([0.5], user=1)),
                 error_of(lambda: each.observe(open_, 1)),
@@ -618,7 +618,7 @@ def test_after_a_fork_the_parent_goes_on(shop: Shop) -> None:
                 error_of(lambda: each.agent.save(shop.folder / "child")),
             ]
         )
-        assert all("forked" in text and "the parent process goes on" in text for text in found)
+        assert all("forked" in text and "the parent process goes on" in text for text in errors)
     assert not (shop.folder / "child").exists()
     session.observe(pending, 1)
     assert len(sell(session, 10)) == len(sell(loaded, 10)) == 10
@@ -642,7 +642,7 @@ def test_a_device_is_not_used_in_a_fork() -> None:
     decided = session.device(simulation=True)
     decided.decide([0.5])
     public = device.public
-    *found, price = in_child(
+    *errors, price = in_child(
         lambda: [
             error_of(lambda: device.decide([0.5])),
             error_of(lambda: decided.message(1)),
@@ -650,7 +650,7 @@ def test_a_device_is_not_used_in_a_fork() -> None:
         ]
     )
     assert 0.0 <= price <= 1.0, "a device that is made in the child"
-    assert all("forked" in text for text in found), found
+    assert all("forked" in text for text in errors), errors
     device.decide([0.5])
     session.receive(decided.message(1))
 
@@ -659,8 +659,8 @@ def test_a_device_is_not_used_in_a_fork() -> None:
 def test_sessions_without_a_budget_go_on_in_both_processes() -> None:
     session = dpb_gym.serve("one-pass-pricing", None, PRICES, seed=1, warm=False)
     sell(session, 5)
-    found = in_child(lambda: sell(session, 5))
-    assert found == sell(session, 5)
+    prices = in_child(lambda: sell(session, 5))
+    assert prices == sell(session, 5)
 
 
 def test_errors_are_typed(tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ def test_no_context_of_a_customer_leaves_its_device(agent, trust, monkeypatch):
     devices._replicas.clear()
     shop = Shop(served(agent, f"rho=40@{trust}"))
     own = shop.one(MARK)
-    found = numbers_in(own._round)
-    assert any(np.isin(MARK, array) for array in found), "the search finds it on the device"
+    arrays = numbers_in(own._round)
+    assert any(np.isin(MARK, array) for array in arrays), "the search finds it on the device"
     for _ in range(20):
         shop.one(MARK)
     following = shop.session.device(simulation=True)

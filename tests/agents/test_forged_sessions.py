@@ -183,14 +183,14 @@ def new_noise() -> tuple[float, str]:
 
 def contents() -> dict[str, dict[str, Any]]:
     """Return the attributes of every module and class of the library."""
-    found = {}
+    attributes = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("dpb_gym", "dpb_agents"):
-            found[name] = dict(vars(module))
+            attributes[name] = dict(vars(module))
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:
-                    found[f"{name}:{value.__qualname__}"] = dict(vars(value))
-    return found
+                    attributes[f"{name}:{value.__qualname__}"] = dict(vars(value))
+    return attributes
 
 
 def forge_all(tmp_path: Path, case: str, every: int) -> tuple[int, int]:

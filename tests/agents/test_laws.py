@@ -43,7 +43,7 @@ SEEDS = [3, 4]
 
 def pairs() -> list[tuple[str, str]]:
     """Return every built-in agent with the arenas that it plays."""
-    found = []
+    combinations = []
     for arena, (env_id, kwargs) in ARENAS.items():
         info = dpb_gym.make_problem(env_id, horizon=50, **kwargs).info
         for name, spec in agent_specs().items():
@@ -51,8 +51,8 @@ def pairs() -> list[tuple[str, str]]:
             if arena == "multi-armed" and not spec.fixed_arms:
                 continue
             if ours and not shortcoming(spec, info):
-                found.append((arena, name))
-    return found
+                combinations.append((arena, name))
+    return combinations
 
 
 PAIRS = pairs()
@@ -297,12 +297,12 @@ def response_to(kind: str, action: Any, number: float) -> Any:
 
 def contexts_of(arena: str, rounds: int) -> list[Any]:
     instance = problem_of(arena, rounds).instance([5])
-    found = []
+    contexts = []
     for t in range(rounds):
-        found.append(instance.context())
+        contexts.append(instance.context())
         if t < rounds - 1:
             instance.advance()
-    return found
+    return contexts
 
 
 def given(context: Any) -> dict[str, Any]:

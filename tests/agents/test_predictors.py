@@ -139,17 +139,17 @@ class Price:
 def test_stored_results_are_told_apart_by_the_model(tmp_path: Any) -> None:
     assert PredictorMaker(Price(0.2)).version != PredictorMaker(Price(0.3)).version
     assert PredictorMaker(Price(0.2)).version == PredictorMaker(Price(0.2)).version
-    found = []
+    regrets = []
     for price in (0.2, 0.3, 0.3):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("warnings.warn", lambda *_, **__: None)
-            found.append(
+            regrets.append(
                 dpb_gym.evaluate(
                     "DPB/Pricing-v0", {"mine": Price(price)}, HORIZON, 2, out=tmp_path / "out",
                     progress=False,
                 ).final_regret("mine").tolist()
             )  # fmt: skip
-    assert found[0] != found[1] == found[2]
+    assert regrets[0] != regrets[1] == regrets[2]
 
 
 @pytest.mark.parametrize("thing", [object(), 3, lambda observation: 0.5, dict])

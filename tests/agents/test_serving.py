@@ -225,14 +225,14 @@ def test_invalid_values_do_not_change_the_session(
 
 def test_a_session_is_saved_once_with_pending_decisions(tmp_path: Any) -> None:
     def play(session: Any, rounds: int) -> list[Any]:
-        found = []
+        actions = []
         for _ in range(rounds):
             x = np.random.default_rng(session.decisions).normal(size=(3, 2))
             decision, action = session.decide(x)
             if decision % 3:
                 session.observe(decision, 0.5)
-            found.append(action)
-        return found
+            actions.append(action)
+        return actions
 
     whole = dpb_gym.serve("one-pass-linear", "rho=3", SHOP, noise="seeded", seed=4)
     session = dpb_gym.serve("one-pass-linear", "rho=3", SHOP, noise="seeded", seed=4)
@@ -382,16 +382,16 @@ def test_threads_share_a_session() -> None:
     session = dpb_gym.serve(Notebook, None, replace(SHOP, horizon=400))
 
     def customer(number: int) -> list[int]:
-        found = []
+        decisions = []
         for k in range(40):
             decision, action = session.decide(offer(1000 * number + k))
             assert action == decision % 3
             session.observe(decision, 0.5)
-            found.append(decision)
-        return found
+            decisions.append(decision)
+        return decisions
 
     with ThreadPoolExecutor(8) as pool:
-        made = sorted(n for found in pool.map(customer, range(8)) for n in found)
+        made = sorted(n for decisions in pool.map(customer, range(8)) for n in decisions)
     assert made == list(range(1, 321)) and session.pending == ()
     told = [row for row in session.agent.told if isinstance(row, tuple)]
     assert len(session.agent.told) == 319 and len({x for _, x, _, _ in told}) == len(told)
@@ -459,19 +459,19 @@ def priced(tmp_path: Any, name: str, budget: str = "rho=5", **options: Any) -> A
 def test_a_customer_whose_lifetime_is_spent_is_served_and_not_learnt_from(tmp_path: Any) -> None:
     # rho 5 a record: her second record brings her to 20, the third would to 45
     users = [0 if t % 3 == 0 else t for t in range(400)]
-    found = [sell(priced(tmp_path, str(later)), users, later) for later in (0, 1, None)]
-    assert found[0] == found[1] == found[2] and len(set(found[0])) > 200
+    prices = [sell(priced(tmp_path, str(later)), users, later) for later in (0, 1, None)]
+    assert prices[0] == prices[1] == prices[2] and len(set(prices[0])) > 200
     account = Account(tmp_path / "0")
     assert [account.spent(0), account.spent(1), account.spent(3)] == pytest.approx([20, 5, 0])
     free = dpb_gym.serve("one-pass-pricing", "rho=5", PRICES, noise="seeded", seed=4)
-    assert sell(free, users, 0) != found[0], "without an account her records count"
+    assert sell(free, users, 0) != prices[0], "without an account her records count"
 
 
 def test_a_response_whose_charge_fails_is_charged_by_the_next_decision(tmp_path: Any) -> None:
     """A full disk must not lose a response, nor the agent's count of its rounds."""
 
     def prices(session: Any, failing: bool) -> list[float]:
-        charges, admit, found = session._charges, session._charges.admit_persons, []
+        charges, admit, quoted = session._charges, session._charges.admit_persons, []
         for t in range(60):
             if failing and t % 7 == 3:
                 charges.admit_persons = lambda persons: (_ for _ in ()).throw(DataError("full"))
@@ -480,9 +480,9 @@ def test_a_response_whose_charge_fails_is_charged_by_the_next_decision(tmp_path:
                 charges.admit_persons = admit
             number, price = session.decide([(-1.0) ** t], user=t)
             assert number == t + 1
-            found.append(price)
+            quoted.append(price)
             session.observe(number, int(price < 0.4))
-        return found
+        return quoted
 
     whole, failing = (priced(tmp_path, name, "rho=20") for name in ("whole", "failing"))
     assert prices(failing, True) == prices(whole, False)

@@ -105,7 +105,7 @@ def own():
 
 
 @functools.cache
-def found():
+def players():
     """Agents that play stretches, with the environments in which they do."""
     return [
         (name, environment)
@@ -120,7 +120,7 @@ def points():
     """Every value of every tuning grid; `make test` has the last of each."""
     return [
         pytest.param(name, {key: value}, marks=() if value == values[-1] else pytest.mark.long)
-        for name in sorted({name for name, _ in found()})
+        for name in sorted({name for name, _ in players()})
         for key, values in read_grid(agent_spec(name)).items()
         for value in values
     ]
@@ -133,18 +133,18 @@ def test_the_agents_that_play_round_by_round_are_named():
             made = start(name, environment, 1)
             if made is not None and plays_stretches(made[0]):
                 playing.append((name, environment))
-    assert playing == found()
+    assert playing == players()
 
 
 def test_the_linear_policies_play_stretches():
     recommended = {e for e in ENVIRONMENTS if problem(e).info.kind == "recommendation"}
-    assert {("lin-ucb", e) for e in recommended} < set(found())
+    assert {("lin-ucb", e) for e in recommended} < set(players())
 
 
 def sizes():
     """Return agents, environments and replicates; 1, 3 and 20 in the first environment."""
     first = next(iter(ENVIRONMENTS))
-    return [(n, e, size) for n, e in found() for size in ((1, 3, 20) if e == first else (3,))]
+    return [(n, e, size) for n, e in players() for size in ((1, 3, 20) if e == first else (3,))]
 
 
 @pytest.mark.parametrize("name,environment,replicates", sizes())
@@ -156,15 +156,15 @@ def test_stretches_equal_single_rounds(name, environment, replicates):
 
 @pytest.mark.parametrize("name,params", points())
 def test_stretches_equal_single_rounds_at_other_parameters(name, params):
-    environment = next(e for n, e in found() if n == name)
+    environment = next(e for n, e in players() if n == name)
     one, other = (start(name, environment, 2, **params) for _ in range(2))
     if plays_stretches(one[0]):
         np.testing.assert_array_equal(together(*other, HORIZON), singly(*one, HORIZON))
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in found()}))
+@pytest.mark.parametrize("name", sorted({name for name, _ in players()}))
 def test_agents_go_on_after_stretches_and_checkpoints(name, tmp_path):
-    environment = next(e for n, e in found() if n == name)
+    environment = next(e for n, e in players() if n == name)
     one, (agent, instance) = (start(name, environment, 3) for _ in range(2))
     expected = singly(*one, HORIZON)
     actions = [together(agent, instance, 151), singly(agent, instance, 32)]
@@ -177,7 +177,7 @@ def test_agents_go_on_after_stretches_and_checkpoints(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_runs_are_the_same_with_and_without_stretches(environment, monkeypatch):
-    names = [name for name, e in found() if e == environment]
+    names = [name for name, e in players() if e == environment]
     env_id, kwargs = ENVIRONMENTS[environment]
 
     def run(agents):

@@ -164,8 +164,8 @@ def test_ridge_regression_starts_at_the_prior(intercept):
     known = np.append(KNOWN, 0.0)[: x.shape[1]]
     gram = x.T @ x + 3.0 * np.eye(x.shape[1])
     theta = np.linalg.solve(gram, x.T @ r + 3.0 * known)
-    found = agent.state.A[0] @ agent.state.b[0] / scale
-    np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-7)
+    estimate = agent.state.A[0] @ agent.state.b[0] / scale
+    np.testing.assert_allclose(estimate, theta, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["greedy-pricing", "greedy-mnl"])

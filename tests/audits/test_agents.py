@@ -301,8 +301,8 @@ def test_tastes_choose_among_what_is_offered():
     context = Context(1, np.stack([x] * 3), revenues=np.tile(np.float32([1, 2, 4]), (3, 1)))
     action = np.array([[0, 2], [1, -1], [-1, -1]])
     likes = World(x, 1.0, taste=np.array([-1.0, 0.0]))
-    found = answer(likes, info, context, action)
-    assert found.choice.tolist() == [1, 0, -1] and found.reward.tolist() == [4.0, 2.0, 0.0]
+    feedback = answer(likes, info, context, action)
+    assert feedback.choice.tolist() == [1, 0, -1] and feedback.reward.tolist() == [4.0, 2.0, 0.0]
     replay = replace(make_problem(RECOMMENDATION, **SMALL).info, partial_feedback=True)
     seen = answer(World(None, 1.0, logged=2), replay, context, np.array([2, 0, 2]))
     assert seen.observed.tolist() == [True, False, True] and seen.reward.tolist() == [1.0, 0.0, 1.0]

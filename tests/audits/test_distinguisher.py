@@ -103,8 +103,8 @@ def test_the_discriminant_finds_fishers_direction():
     first = rng.normal(size=(50_000, 6)) @ mixing.T
     second = rng.normal(size=(50_000, 6)) @ mixing.T + gap
     best = np.linalg.solve(mixing @ mixing.T, gap)
-    found = fit_discriminant(first, second)
-    assert found @ best / np.linalg.norm(found) / np.linalg.norm(best) > 0.999
+    direction = fit_discriminant(first, second)
+    assert direction @ best / np.linalg.norm(direction) / np.linalg.norm(best) > 0.999
 
 
 def test_the_discriminant_survives_degenerate_numbers():

@@ -198,18 +198,18 @@ class OneLane(Sums):
 OTHER_REPLICATE = "records of another replicate reach the action of round 2, all responses opposite"
 
 
-def found(agent: type[Agent], horizon: int = 12) -> Influence | None:
+def influence_of(agent: type[Agent], horizon: int = 12) -> Influence | None:
     env, kwargs = SETTINGS["arms"]
     run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.zcdp(0.5))
     return interferes(run, make_problem(env, horizon=horizon, **kwargs), 5)
 
 
 def test_an_agent_that_only_adds_and_releases_passes(audits_in_processes):
-    assert found(Sums) is None
+    assert influence_of(Sums) is None
 
 
 def test_processes_of_their_own_find_the_same(audits_in_processes):
-    assert str(found(OneLane)) == OTHER_REPLICATE
+    assert str(influence_of(OneLane)) == OTHER_REPLICATE
     with pytest.raises(AgentError, match="ended the process"):
         list(interference._apart([lambda: os._exit(3)]))
     with pytest.raises(ZeroDivisionError):
@@ -221,12 +221,12 @@ def test_processes_of_their_own_find_the_same(audits_in_processes):
 
 def test_replays_in_this_process_leave_no_releasers_that_a_fork_would_end():
     before = set(forks.OWNERS)
-    assert found(Sums) is None and found(OneLane) is not None
+    assert influence_of(Sums) is None and influence_of(OneLane) is not None
     assert set(forks.OWNERS) <= before
 
 
 def test_effects_are_named_with_the_replay_that_shows_them():
-    assert str(found(OneLane)) == OTHER_REPLICATE
+    assert str(influence_of(OneLane)) == OTHER_REPLICATE
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_effects_are_named_with_the_replay_that_shows_them():
 def test_what_else_crosses_the_boundary_is_found(agent, text, far):
     import re
 
-    effect = found(agent)
+    effect = influence_of(agent)
     assert effect is not None and re.search(text, str(effect)), effect
     assert effect.far == far
 
@@ -275,16 +275,18 @@ class Turned(Straight):
 def test_a_public_direction_that_follows_the_response_is_found(budget, audits_in_processes):
     env, kwargs = SETTINGS["arms"]
     problem = make_problem(env, horizon=64, **kwargs)
-    found = {}
+    influences = {}
     for agent in (Straight, Turned):
         run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.parse(budget))
         made = run.spec.make()
         made.set_up(problem.info, AgentStreams([0, 1]), run.budget)
         assert behind(made.sums).numbers == Segment(0.0, 1.0)
-        found[agent] = interferes(run, problem, 5)
-    assert found[Straight] is None
-    assert found[Turned] is not None and found[Turned].far
-    assert str(found[Turned]).startswith("public directions of weighted running sums: two records")
+        influences[agent] = interferes(run, problem, 5)
+    assert influences[Straight] is None
+    assert influences[Turned] is not None and influences[Turned].far
+    assert str(influences[Turned]).startswith(
+        "public directions of weighted running sums: two records"
+    )
 
 
 class LastAnswer(Sums):

@@ -73,17 +73,17 @@ def unchanged():
 
 def contents() -> dict[str, Any]:
     """Return what modules and classes of the main process's side have, by name."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for module in list(sys.modules.values()):
         if not module.__name__.startswith(("dpb_gym.privacy", "dpb_gym.running", "dpb_gym.state")):
             continue
         for name, value in list(vars(module).items()):
             if callable(value):
-                found[f"{module.__name__}:{name}"] = value
+                members[f"{module.__name__}:{name}"] = value
             if isinstance(value, type) and value.__module__ == module.__name__:
                 path = f"{module.__name__}:{name}"
-                found |= {f"{path}.{key}": each for key, each in vars(value).items()}
-    return found
+                members |= {f"{path}.{key}": each for key, each in vars(value).items()}
+    return members
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -748,9 +748,9 @@ def test_an_agent_that_ignores_signals_is_closed():
 def test_errors_say_what_they_say_without_isolation():
     texts = []
     for isolate in (False, True):
-        with pytest.raises(AgentError) as found:
+        with pytest.raises(AgentError) as caught:
             regret(Broken, isolate)
-        texts.append(str(found.value))
+        texts.append(str(caught.value))
     assert texts[0] == texts[1]
     assert "a share of nothing" in texts[0] and "test_isolation.py, line" in texts[0]
     for isolate in (False, True):

@@ -77,10 +77,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     asked = parser.parse_args()
     only = [] if asked.agents == "all" else asked.agents.split(",")
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name in asked.tasks.split(","):
-        found |= digests(name, only, asked.horizon, asked.workers)
-    print(json.dumps(found, indent=1))
+        hashes |= digests(name, only, asked.horizon, asked.workers)
+    print(json.dumps(hashes, indent=1))
 
 
 if __name__ == "__main__":

@@ -39,16 +39,16 @@ def play(*arguments: str, **variables: str) -> dict[str, str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
-    found: dict[str, str] = json.loads(run.stdout)
-    return found
+    digests: dict[str, str] = json.loads(run.stdout)
+    return digests
 
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, str]:
     """Digests of this machine with default settings."""
-    found = play()
-    assert len(found) > 25
-    return found
+    digests = play()
+    assert len(digests) > 25
+    return digests
 
 
 def test_pinned_bits_are_unchanged(reference):
@@ -59,21 +59,21 @@ def test_pinned_bits_are_unchanged(reference):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_bits_do_not_depend_on_processor_and_libraries(name, reference):
-    found = play(**VARIANTS[name])
-    assert {k for k in reference if found[k] != reference[k]} == set()
+    digests = play(**VARIANTS[name])
+    assert {k for k in reference if digests[k] != reference[k]} == set()
 
 
 def test_bits_do_not_depend_on_blocks_and_workers(reference):
-    found = play("--workers", "2")
-    assert {k for k in reference if found[k] != reference[k]} == set()
+    digests = play("--workers", "2")
+    assert {k for k in reference if digests[k] != reference[k]} == set()
 
 
 def test_bits_do_not_depend_on_compiler_flags(reference, tmp_path):
     """Compile for a processor without FMA and AVX; a sample, as all kernels are recompiled."""
     some = () if ALL else ("--agents", "dpmnl,lin-ucb", "--tasks", "assortment,recommendation")
     generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
-    found = play(*some, NUMBA_CACHE_DIR=str(tmp_path), **generic)
-    assert {k for k in found if found[k] != reference[k]} == set() and len(found) > 1
+    digests = play(*some, NUMBA_CACHE_DIR=str(tmp_path), **generic)
+    assert {k for k in digests if digests[k] != reference[k]} == set() and len(digests) > 1
 
 
 SAMPLE = "assortment,pricing,recommendation"
@@ -83,8 +83,8 @@ def test_compiled_kernels_equal_python():
     """Run without compilation, by the interpreter's arithmetic."""
     sample = ("--tasks", SAMPLE, "--horizon", "12")
     sample += ("--agents", "ucb-mnl,one-pass-pricing,lin-ucb,local-lin-ucb")
-    found = play(*sample, NUMBA_DISABLE_JIT="1")
-    assert found == play(*sample) and len(found) > 4
+    digests = play(*sample, NUMBA_DISABLE_JIT="1")
+    assert digests == play(*sample) and len(digests) > 4
 
 
 FORBIDDEN = {
@@ -129,7 +129,7 @@ def test_result_paths_call_no_blas_and_no_libm():
         for package in packages
         for p in ([ROOT / package] if package.endswith("py") else (ROOT / package).rglob("*.py"))
     ]
-    found = []
+    violations = []
     for path in files:
         name = path.relative_to(ROOT).as_posix()
         if name.startswith(ELSEWHERE):
@@ -144,6 +144,6 @@ def test_result_paths_call_no_blas_and_no_libm():
                 or called.startswith(("np.linalg", "scipy."))
                 or function == "standard_normal"
             ):
-                found.append(f"{name}:{node.lineno} {called or '@'}")
-    assert found == []
+                violations.append(f"{name}:{node.lineno} {called or '@'}")
+    assert violations == []
     assert len(files) > 100

@@ -148,8 +148,8 @@ def test_listings_and_their_json(kind: str, key: str, expected: str, dpb: Any) -
 
 
 def test_a_check_as_json(dpb: Any) -> None:
-    found = json.loads(dpb("data", "check", "synthetic-movielens", "--json").out)
-    assert found["ok"] is True and found["counts"]["ratings"] == 12_000
+    report = json.loads(dpb("data", "check", "synthetic-movielens", "--json").out)
+    assert report["ok"] is True and report["counts"]["ratings"] == 12_000
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,11 @@ PRIVATE = [name for name, spec in agent_specs().items() if spec.budget != "never
 def test_every_private_agent_shows_its_guarantee(name: str, dpb: Any) -> None:
     shown = dpb("show", name, "--budget", "eps=1,delta=1e-5", "--json")
     assert shown.status == 0, shown.err
-    found = {k[14:]: v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")}
-    assert found
-    for kind, line in found.items():
+    guarantees = {
+        k[14:]: v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")
+    }
+    assert guarantees
+    for kind, line in guarantees.items():
         assert ("same items are sold out" in line) == (kind in ("assortment", "pricing"))
         epsilon = float(re.search(r"eps=(\S+) (?:at delta=1e-05|per)", line).group(1))
         assert 0.0 < epsilon <= 1.0 and (

@@ -151,8 +151,8 @@ def cli_options(command: str) -> set[str]:
 
     from dpb_gym.cli.app import app
 
-    found: Any = get_command(app)
-    return {option for each in found.commands[command].params for option in each.opts}
+    group: Any = get_command(app)
+    return {option for each in group.commands[command].params for option in each.opts}
 
 
 @pytest.mark.parametrize("words", [("run", "smoke"), ("certify", "nowhere")])

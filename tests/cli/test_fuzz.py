@@ -34,18 +34,18 @@ VALUES = st.one_of(
 
 
 def commands() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
 
     def walk(command: Any, words: tuple[str, ...]) -> None:
         for name, inner in getattr(command, "commands", {}).items():
             walk(inner, (*words, name))
         if words and not getattr(command, "commands", {}):
-            found[" ".join(words)] = command
+            leaves[" ".join(words)] = command
 
     walk(get_command(app), ())
     # It downloads; what it refuses is tested beside the data sets.
-    del found["data fetch"]
-    return found
+    del leaves["data fetch"]
+    return leaves
 
 
 COMMANDS = commands()

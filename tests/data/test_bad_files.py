@@ -227,7 +227,7 @@ def test_mutated_files_never_load_wrongly(tmp_path: Path, format: str, data: st.
         assert isinstance(error, DataError) and f"{path}: line " in str(error), str(error)
         return
     assert table.timestamps is not None
-    found = list(
+    rows = list(
         zip(
             table.user_ids[table.users].tolist(),
             table.item_ids[table.items].tolist(),
@@ -235,7 +235,7 @@ def test_mutated_files_never_load_wrongly(tmp_path: Path, format: str, data: st.
             table.timestamps.tolist(),
         )
     )
-    assert found == reference(raw, fmt.delimiter, fmt.header)
+    assert rows == reference(raw, fmt.delimiter, fmt.header)
 
 
 @pytest.mark.parametrize("format", ["ml-csv", "ml-10m", "ml-100k"])

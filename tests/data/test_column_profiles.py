@@ -52,10 +52,10 @@ PANELS = {
 @pytest.mark.parametrize("seed", range(3))
 def test_values_of_a_panel_are_ids_whatever_their_name(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    found = recurring_ids(profiles(x7=PANELS[name](rng), age=rng.integers(18, 80, N)))
-    assert [*found] == ["x7"]
+    ids = recurring_ids(profiles(x7=PANELS[name](rng), age=rng.integers(18, 80, N)))
+    assert [*ids] == ["x7"]
     values = np.unique(PANELS[name](np.random.default_rng(seed)), return_counts=True)
-    assert found["x7"] == (len(values[0]), values[1].max())
+    assert ids["x7"] == (len(values[0]), values[1].max())
 
 
 def test_a_number_with_a_constant_property_is_an_id() -> None:
@@ -74,12 +74,12 @@ def test_random_properties_are_seldom_taken_for_ids(seed: int) -> None:
     """The test of equal counts has a level of 1e-5, so that no example is expected to fail."""
     rng = np.random.default_rng(seed)
     ages = np.clip(rng.normal(45, 15, N).round(), 18, 90)
-    found = recurring_ids(
+    ids = recurring_ids(
         profiles(age=ages, month=rng.integers(1, 13, N), score=rng.integers(300, 850, N),
                  visits=rng.poisson(12, N), spent=np.round(rng.lognormal(3, 1, N), 2),
                  town=rng.choice([f"{c}{d}" for c in "abcdef" for d in "xyz"], N))
     )  # fmt: skip
-    assert found == {}
+    assert ids == {}
 
 
 def test_a_person_is_the_same_within_a_choice_set() -> None:
@@ -91,12 +91,12 @@ def test_a_person_is_the_same_within_a_choice_set() -> None:
 
 def test_columns_that_cannot_be_read_are_named() -> None:
     table = {"price": [1.0, 2.0], "day": ["01/02/2024"] * 2, "fee": ["3 EUR", "4 USD"]}
-    found, failed = read_profiles(open_table(table, Repair()))
-    assert [*found] == ["price"] and {*failed} == {"day", "fee"}
+    readable, failed = read_profiles(open_table(table, Repair()))
+    assert [*readable] == ["price"] and {*failed} == {"day", "fee"}
     assert "day and month may be exchanged" in failed["day"] and "mixes" in failed["fee"]
     comma = {"price": ["1,234", "2,500"], "age": [3, 4]}
-    found, failed = read_profiles(open_table(comma, Repair()))
-    assert {*found} == {"price", "age"} and failed == {}
+    readable, failed = read_profiles(open_table(comma, Repair()))
+    assert {*readable} == {"price", "age"} and failed == {}
 
 
 def test_features_are_those_that_vary_most_whatever_their_order() -> None:

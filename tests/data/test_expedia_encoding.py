@@ -255,11 +255,11 @@ def test_best_split_against_brute_force(data: list[tuple[int, int, int]], min_le
             left = X[:, feature] <= threshold
             if min(left.sum(), (~left).sum()) >= min_leaf:
                 options[feature, threshold] = error(y[left]) + error(y[~left])
-    found = best_split(X, y, min_leaf)
-    if found is None:
+    split = best_split(X, y, min_leaf)
+    if split is None:
         assert not options or min(options.values()) >= error(y) - 1e-9
         return
-    left = X[:, found[0]] <= found[1]
+    left = X[:, split[0]] <= split[1]
     assert error(y[left]) + error(y[~left]) == pytest.approx(min(options.values()), abs=1e-9)
 
 

@@ -153,11 +153,11 @@ def test_at_most_three_commands_lead_to_a_model(name: str, read: Any) -> None:
         commands += 1
     assert commands <= 3 and not left
     assert not reading.questions and reading.problem == problem
-    found = {key: reading.columns.get(key) for key in columns}
-    if "features" in found:
-        found["features"] = sorted(found["features"])
+    assigned = {key: reading.columns.get(key) for key in columns}
+    if "features" in assigned:
+        assigned["features"] = sorted(assigned["features"])
         columns = {**columns, "features": sorted(columns["features"])}
-    assert found == columns
+    assert assigned == columns
     log = dpb_gym.from_log(reading.table(), problem, progress=False, **reading.settings)
     assert dpb_gym.make_problem(log, horizon=100).info.kind == problem
 

@@ -56,11 +56,11 @@ def test_movielens_100k(real: Path) -> None:
     assert abs(log.rewards.mean() - 0.55) < 0.1
     # What training users like, test users like: the documented level, without any learning.
     guided = np.eye(5)[(log.features @ problem.info.prior.centre).argmax(axis=1)]
-    found = offline.evaluate_offline(guided, log, resamples=0)
-    assert found.true_value is not None
-    assert found.true_value > log.expected.mean() + 0.1
+    estimates = offline.evaluate_offline(guided, log, resamples=0)
+    assert estimates.true_value is not None
+    assert estimates.true_value > log.expected.mean() + 0.1
     for name in ("ips", "snips", "dr"):
-        assert abs(found[name].value - found.true_value) < 4 * found[name].std_error
+        assert abs(estimates[name].value - estimates.true_value) < 4 * estimates[name].std_error
 
 
 @pytest.mark.real_data("jester-data-1")

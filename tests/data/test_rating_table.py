@@ -53,12 +53,12 @@ def test_renumber_refuses(ids: object) -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=25))
 def test_first_duplicate_agrees_with_brute_force(pairs: list[tuple[int, int]]) -> None:
     users, items = (np.array(column) for column in zip(*pairs))
-    found = first_duplicate(users, items, 6)
+    duplicate = first_duplicate(users, items, 6)
     if len(set(pairs)) == len(pairs):
-        assert found is None
+        assert duplicate is None
     else:
-        assert found is not None
-        a, b = found
+        assert duplicate is not None
+        a, b = duplicate
         assert a < b and pairs[a] == pairs[b]
         assert pairs[a] not in pairs[a + 1 : b] and pairs[a] not in pairs[:a]
 

@@ -51,8 +51,8 @@ def test_a_log_is_read_value_by_value(tmp_path: Path) -> None:
 
 def test_a_folder_is_read_by_its_only_campaign(tmp_path: Path) -> None:
     path = folder(tmp_path)
-    found = dpb_data.load_open_bandit(tmp_path)
-    np.testing.assert_array_equal(found.actions, dpb_data.load_open_bandit(path).actions)
+    table = dpb_data.load_open_bandit(tmp_path)
+    np.testing.assert_array_equal(table.actions, dpb_data.load_open_bandit(path).actions)
     (tmp_path / "women.csv").write_bytes(path.read_bytes())
     with pytest.raises(DataError, match=r"expected one campaign's CSV file, found men\.csv, women"):
         dpb_data.load_open_bandit(tmp_path)

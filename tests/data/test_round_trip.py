@@ -18,15 +18,15 @@ from dpb_gym.errors import DataError, ParameterError, UnknownNameError
 TEXT_FORMATS = ["ml-100k", "ml-1m", "ml-10m", *sorted(FORMAT_ALIASES)]
 
 
-def assert_same(found: RatingTable, expected: RatingTable) -> None:
+def assert_same(loaded: RatingTable, expected: RatingTable) -> None:
     for column in ("users", "items", "ratings", "user_ids", "item_ids"):
-        assert np.array_equal(getattr(found, column), getattr(expected, column)), column
-        assert getattr(found, column).dtype == getattr(expected, column).dtype
-    assert found.rating_range == expected.rating_range
-    assert found.titles == expected.titles
-    assert (found.timestamps is None) == (expected.timestamps is None)
+        assert np.array_equal(getattr(loaded, column), getattr(expected, column)), column
+        assert getattr(loaded, column).dtype == getattr(expected, column).dtype
+    assert loaded.rating_range == expected.rating_range
+    assert loaded.titles == expected.titles
+    assert (loaded.timestamps is None) == (expected.timestamps is None)
     if expected.timestamps is not None:
-        assert np.array_equal(found.timestamps, expected.timestamps)
+        assert np.array_equal(loaded.timestamps, expected.timestamps)
 
 
 @pytest.fixture

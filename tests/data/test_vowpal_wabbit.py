@@ -162,7 +162,7 @@ def test_vowpal_wabbit_reads_the_same(shared: Any, index: int, cost: float, chan
         examples = workspace.parse(json.dumps(record))
         first, *actions = examples
         labels = [one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs for one in actions]
-        ((at, logged),) = [(k, found[0]) for k, found in enumerate(labels) if found]
+        ((at, logged),) = [(k, costs[0]) for k, costs in enumerate(labels) if costs]
         assert columns["item"] == [at + 1]
         assert columns["reward"][0] == pytest.approx(-logged.cost)
         assert columns["propensity"][0] == pytest.approx(logged.probability)

@@ -121,7 +121,7 @@ def test_the_choice_of_an_agent_states_the_right_guarantees():
         "a price": "pricing",
         "a slate of items and their prices": "assortment-pricing",
     }
-    found = set()
+    listed = set()
     for decided, protects, names in rows:
         for name in re.findall(r"`([a-z-]+\d?)`", names):
             spec = agent_specs()[name]
@@ -133,9 +133,9 @@ def test_the_choice_of_an_agent_states_the_right_guarantees():
                 assert kinds.get(decided, "recommendation") in spec.supports
             else:
                 assert spec.protects is None
-            found.add(name)
+            listed.add(name)
     private = {n for n, s in agent_specs().items() if s.protects and n.startswith("one-pass")}
-    assert private <= found and len(found) > 20
+    assert private <= listed and len(listed) > 20
 
 
 # What a first visitor came for: the agent's regret on the arena, and the cost on the table.
@@ -179,5 +179,5 @@ def test_pages_wider_than_a_phone_are_reported(tmp_path):
     (tmp_path / "fine.html").write_text(f"{view}<p>{'word ' * 100}")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "cut.html").write_text(f"{view}<div style='width: 500px'>wide</div>")
-    found = module("phone").widths(tmp_path)
-    assert found["fine.html"] == 390 and found["sub/cut.html"] > 390
+    widths = module("phone").widths(tmp_path)
+    assert widths["fine.html"] == 390 and widths["sub/cut.html"] > 390

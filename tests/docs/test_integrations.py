@@ -47,14 +47,14 @@ def test_the_page_shows_what_is_stored(lanes: ModuleType, stored: Any) -> None:
 def test_every_lane_has_rows_with_pinned_versions(lanes: ModuleType, stored: Any) -> None:
     assert list(stored["lanes"]) == list(lanes.LANES)
     for name, lane in lanes.LANES.items():
-        found = stored["lanes"][name]
-        assert found["rows"] and (ROOT / f"benchmarks/integration_checks/{lane.check}.py").exists()
+        entry = stored["lanes"][name]
+        assert entry["rows"] and (ROOT / f"benchmarks/integration_checks/{lane.check}.py").exists()
         for package in lane.packages:
             pinned = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)", package)
-            if pinned and found["versions"]:
-                version = found["versions"][pinned[1]]
+            if pinned and entry["versions"]:
+                version = entry["versions"][pinned[1]]
                 assert version.partition("+")[0] == pinned[2], package
-        for row in found["rows"]:
+        for row in entry["rows"]:
             assert row["verdict"] in lanes.ORDER
             assert bool(row["line"]) == (row["verdict"] == "needs this line")
 

@@ -130,9 +130,9 @@ def test_a_check_fails_for_a_wrong_truth(advice: Any) -> None:
     assert set(right["held"]) == {"gain", "earned", "today", "elasticity"}
     assert all(right["held"].values()) and right["kind"] == "fixed"
     wrong = replace(truth, today=3 * truth.today, elasticity=truth.elasticity / 2)
-    found = advice.check(wrong, 3)
-    assert not found["held"]["today"] and not found["held"]["elasticity"]
-    assert not found["held"]["gain"] and found["decided"][0] < 0.0
+    checked = advice.check(wrong, 3)
+    assert not checked["held"]["today"] and not checked["held"]["elasticity"]
+    assert not checked["held"]["gain"] and checked["decided"][0] < 0.0
 
 
 def test_the_world_of_a_truth_responds_by_its_demand(advice: Any) -> None:

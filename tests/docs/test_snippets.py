@@ -94,8 +94,10 @@ def test_commands_work(page, tmp_path, forks):
                 from dpb_gym.papers import figure_files
 
                 # A figure takes minutes; tests/papers runs small ones.
-                found = [t for t in figure_files() if t == words[2] or t.startswith(f"{words[2]}/")]
-                assert found, line
+                figures = [
+                    t for t in figure_files() if t == words[2] or t.startswith(f"{words[2]}/")
+                ]
+                assert figures, line
             elif words[:2] == ["dpb", "serve"]:
                 continue  # tests/service/test_service_page.py serves the page
             elif words and words[0] == "dpb":

@@ -50,8 +50,8 @@ def test_a_release_keeps_older_versions_and_leaves_the_checkout(versions, tmp_pa
         (built / "pages" / "index.html").write_text(text)
         if version == "0.9.0":
             (built / "dropped.html").write_text("only in the old version")
-        found = versions.commit(built, "site", version)
-    assert found == ["0.10.0", "0.9.0"] == json.loads(show(repository, "versions.json"))
+        releases = versions.commit(built, "site", version)
+    assert releases == ["0.10.0", "0.9.0"] == json.loads(show(repository, "versions.json"))
     assert (
         show(repository, "pages/index.html") == show(repository, "0.10.0/pages/index.html") == "new"
     )

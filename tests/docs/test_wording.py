@@ -62,8 +62,8 @@ TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n"
     ],
 )
 def test_broken_layout_is_noticed(wording, text, line, what):
-    found = list(wording.layout(text))
-    assert [number for number, _ in found] == [line] and what in found[0][1]
+    violations = list(wording.layout(text))
+    assert [number for number, _ in violations] == [line] and what in violations[0][1]
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,9 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
         return float(total)
 
     best = minimize(loss, np.zeros(3), tol=1e-12)
-    found = fit_mnl(rows, starts, choice, 0.7, "t")
-    np.testing.assert_allclose(found, best.x, atol=1e-5)
-    inside, outside = map(np.exp, log_chances(rows, starts, found))
+    fitted = fit_mnl(rows, starts, choice, 0.7, "t")
+    np.testing.assert_allclose(fitted, best.x, atol=1e-5)
+    inside, outside = map(np.exp, log_chances(rows, starts, fitted))
     np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
 
 
@@ -100,8 +100,8 @@ def test_the_penalty_has_a_centre() -> None:
             5 * ((theta - centre) ** 2).sum() + np.log1p(np.exp(u)).sum() - u[choice == 0].sum()
         )
 
-    found = fit_mnl(rows, np.arange(91), choice, 10.0, "t", centre)
-    np.testing.assert_allclose(found, minimize(loss, np.zeros(2), tol=1e-12).x, atol=1e-5)
+    fitted = fit_mnl(rows, np.arange(91), choice, 10.0, "t", centre)
+    np.testing.assert_allclose(fitted, minimize(loss, np.zeros(2), tol=1e-12).x, atol=1e-5)
 
 
 def test_bounds_are_public_where_they_are_declared() -> None:
@@ -663,20 +663,22 @@ def test_a_fit_is_plotted_and_shown_in_notebooks(tmp_path: Any) -> None:
 def test_own_price_elasticities_of_items(trips: Any) -> None:
     """Compare with finite differences of the fitted probabilities."""
     problem = LoggedAssortment(trips, horizon=50, outside="car", revenue="cost")
-    found = problem.summary()["price_elasticities"]
-    assert list(found) == ["air", "bus", "train"] and all(v < 0 for v in found.values())
+    elasticities = problem.summary()["price_elasticities"]
+    assert list(elasticities) == ["air", "bus", "train"] and all(
+        v < 0 for v in elasticities.values()
+    )
     low, high = problem.bounds["cost"]
     slope = problem.fit.coefficients[0] / (high - low)
     sets = np.repeat(np.arange(trips.n_sets), np.diff(trips.starts))
     scaled = 2 * (trips.features - trips.features.min(0)) / np.ptp(trips.features, axis=0) - 1
     ids = trips.item_ids[trips.items]
     utility = 0.5 * scaled @ problem.fit.coefficients[:4]
-    for k, item in enumerate(found):
+    for k, item in enumerate(elasticities):
         utility += (ids == item) * problem.fit.coefficients[4 + k]
     weight = np.exp(utility)
     usable = np.array([(ids[sets == s] == "car").any() for s in range(trips.n_sets)])
     chance = weight / np.bincount(sets, weight)[sets]
-    for item, value in found.items():
+    for item, value in elasticities.items():
         rows = (ids == item) & usable[sets]
         expected = np.mean(slope * trips.features[rows, 0] * (1 - chance[rows]))
         assert value == pytest.approx(expected, rel=1e-3)
@@ -728,9 +730,9 @@ def test_slow_steps_are_reported(monkeypatch: Any) -> None:
             inner("fitting to all 320 customers")
             for count in (1, 2):
                 made[-1].ticks.put(True)
-                found = lines.get(timeout=60)
-                assert found.count("from_log: fitting to all 320 customers (") == count
-                assert found.count("\r" if terminal else "\n") == count
+                text = lines.get(timeout=60)
+                assert text.count("from_log: fitting to all 320 customers (") == count
+                assert text.count("\r" if terminal else "\n") == count
         assert made[-1].waits[:2] == waits, "a line is due after these seconds"
         left = sys.stderr.getvalue().split("\r")[-2].strip() if terminal else ""
         assert not left, "the last line on a terminal is erased"

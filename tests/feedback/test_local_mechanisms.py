@@ -271,7 +271,7 @@ def test_no_pair_exceeds_the_stacked_sensitivity(low, width, seed):
     def record(x, r):
         return x / max(1.0, np.linalg.norm(x)), min(max(r, low), high)
 
-    found = []
+    pairs = []
     for _ in range(4):
         best = [record(rng.normal(size=2) * 2, rng.uniform(low, high)) for _ in range(2)]
         step = 0.5
@@ -283,8 +283,8 @@ def test_no_pair_exceeds_the_stacked_sensitivity(low, width, seed):
                 best = moved
             else:
                 step = max(0.99 * step, 1e-3)
-        found.append(best)
-    best = max(found, key=distance)
+        pairs.append(best)
+    best = max(pairs, key=distance)
     assert distance(best) <= bound * (1 + 1e-9)
     assert distance(best) >= 0.5 * bound  # attained: see below
 
@@ -357,8 +357,8 @@ def test_sums_of_rows_are_sums_of_messages():
     rows = mechanism.rows(x, r, numbers)
     gram, response = np.empty((4, 3, 3)), np.empty((4, 3))
     kernels.regression_records.unfold(rows + rows, gram, response)
-    found = mechanism.privatise(x, r, numbers)
-    assert np.array_equal(gram, 2 * found[0]) and np.array_equal(response, 2 * found[1])
+    messages = mechanism.privatise(x, r, numbers)
+    assert np.array_equal(gram, 2 * messages[0]) and np.array_equal(response, 2 * messages[1])
 
 
 def test_statistics_clip_long_features():

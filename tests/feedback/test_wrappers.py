@@ -399,8 +399,8 @@ class Silent(f.GaussianResponse):
 
 def test_a_mechanism_of_another_package_is_declared():
     env = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), Silent(1.0))
-    for found in (Silent(1.0).guarantee, env.guarantee):
-        assert found.basis.startswith("declared (the mechanism Silent of ")
+    for guarantee in (Silent(1.0).guarantee, env.guarantee):
+        assert guarantee.basis.startswith("declared (the mechanism Silent of ")
     own = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), f.GaussianResponse(1.0))
     assert own.guarantee.basis == f.GaussianResponse(1.0).guarantee.basis == "computed"
 

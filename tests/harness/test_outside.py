@@ -168,8 +168,8 @@ def test_distances_by_search_over_records() -> None:
         slopes = [(1 / (1 + math.exp(-x @ theta)) - r) * x for x, r in ((u, first), (v, second))]
         return math.hypot(*(np.linalg.norm(p[0] - p[1]) for p in (parts, slopes)))
 
-    found = changes(biased)
-    assert 0.999 * math.sqrt(12) < max(found) <= math.sqrt(12) + 1e-9
+    distances = changes(biased)
+    assert 0.999 * math.sqrt(12) < max(distances) <= math.sqrt(12) + 1e-9
     assert max(changes(ball)) <= math.sqrt(6) + 1e-9
     assert max(changes(logistic)) <= math.sqrt(10) + 1e-9
 

@@ -118,8 +118,8 @@ def test_copies_of_the_library_share_a_cache_directory(package, tmp_path):
 def test_damaged_files_are_replaced(compiled, tmp_path, ending, damage):
     package = tmp_path / "copy"
     shutil.copytree(compiled, package)
-    (found,) = (package / "dpb_gym" / "kernels" / "__pycache__").glob(f"linalg.dot_one*.{ending}")
-    found.write_bytes(damage)
+    (file,) = (package / "dpb_gym" / "kernels" / "__pycache__").glob(f"linalg.dot_one*.{ending}")
+    file.write_bytes(damage)
     result, messages = play(package)
     assert result == "3.0 0" and len(messages) <= 1
     assert all("recompiled" in message for message in messages)
@@ -159,10 +159,10 @@ outer: Any = njit(lambda x: inner(x) * inner(2.0 * x))
 def test_compilation_says_how_many_kernels_are_left() -> None:
     told: list[tuple[int, int, str]] = []
     name = "<lambda>"
-    with compilations(lambda *said: told.append(said)) as found:
+    with compilations(lambda *said: told.append(said)) as listener:
         assert outer(1.0) == outer(1.0) == 6.0
     assert told == [(0, 2, name), (0, 2, name), (1, 2, name), (2, 2, "")]
-    assert found.count == 2
+    assert listener.count == 2
 
 
 def test_a_changed_helper_in_another_folder_is_compiled_again(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def best_by_force(x: Any, theta: Any, capacity: int, low: float, high: float) ->
 
             grid = np.stack(np.meshgrid(*[np.linspace(low, high, 7)] * size), -1).reshape(-1, size)
             start = min(grid, key=loss)
-            found = minimize(loss, start, bounds=[(low, high)] * size, options={"ftol": 1e-15})
-            best = max(best, -found.fun, -loss(start))
+            optimum = minimize(loss, start, bounds=[(low, high)] * size, options={"ftol": 1e-15})
+            best = max(best, -optimum.fun, -loss(start))
     return best
 
 

@@ -51,9 +51,9 @@ def by_hand(log, target, q, threshold):
         sums["dm"] += model
         sums["dr"] += model + w * (r - float(q[i][a]))
         sums["switch-dr"] += model + (w * (r - float(q[i][a])) if w <= threshold else 0.0)
-    found = {name: total / n for name, total in sums.items()}
-    found["snips"] = sums["ips"] / math.fsum(weights)
-    return found, weights
+    estimates = {name: total / n for name, total in sums.items()}
+    estimates["snips"] = sums["ips"] / math.fsum(weights)
+    return estimates, weights
 
 
 def weights_of(log, target):

@@ -81,10 +81,10 @@ class Draws(dpb_gym.Agent):
 
 def logs(agent: Any, problem: Problem, **options: Any) -> list[dict[str, Any]]:
     agent.set_up(problem.info, AgentStreams(range(B), "logger"))
-    found = collect(problem, 40, range(B), agent, **options)
+    collected = collect(problem, 40, range(B), agent, **options)
     return [
         {name: value for name, value in vars(log).items() if isinstance(value, np.ndarray)}
-        for log in found
+        for log in collected
     ]
 
 
@@ -98,9 +98,9 @@ def assert_equal(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None
 @pytest.mark.parametrize("delay", [None, 3])
 def test_a_learning_agent_may_write_into_its_arrays(delay: int | None) -> None:
     problem = make_problem("DPB/Recommendation-v0", horizon=40, n_candidates=4, delay=delay)
-    found = logs(Tilted(True), problem, learn=True)
-    assert len({*found[0]["actions"].tolist()}) > 1 and found[0]["rewards"].min() >= 0
-    assert_equal(found, logs(Tilted(False), problem, learn=True))
+    logged = logs(Tilted(True), problem, learn=True)
+    assert len({*logged[0]["actions"].tolist()}) > 1 and logged[0]["rewards"].min() >= 0
+    assert_equal(logged, logs(Tilted(False), problem, learn=True))
 
 
 @pytest.mark.parametrize("kind", ["Recommendation", "Pricing", "Assortment"])

@@ -50,16 +50,16 @@ def test_plain_sums(m, threshold):
     expected, weights = by_hand(log, target, q, threshold)
     for name, value in all_values(log, target, q, threshold).items():
         assert value == pytest.approx(expected[name], abs=1e-12)
-    found = offline.evaluate_offline(
+    estimates = offline.evaluate_offline(
         target, log, q=q, threshold=threshold, estimators=list(expected), resamples=0
     )
     for name, value in expected.items():
-        assert found[name].value == pytest.approx(value, abs=1e-12)
+        assert estimates[name].value == pytest.approx(value, abs=1e-12)
     np.testing.assert_allclose(weights_of(log, target), weights, rtol=1e-12)
     squares = math.fsum(w * w for w in weights)
     expected_size = math.fsum(weights) ** 2 / squares
     assert offline.effective_sample_size(weights_of(log, target)) == pytest.approx(expected_size)
-    assert found.effective_sample_size == pytest.approx(expected_size)
+    assert estimates.effective_sample_size == pytest.approx(expected_size)
 
 
 def test_unbiased_by_enumeration_of_every_log():
@@ -114,8 +114,8 @@ def test_identities(seed, n, m, threshold):
     assert estimate("dr", log, target, q=zero) == pytest.approx(values["ips"])
     assert estimate("switch-dr", log, target, q=q, threshold=math.inf) == values["dr"]
     for tau, name in ((weights_of(log, target).max(), "dr"), (0.0, "dm")):
-        found = estimate("switch-dr", log, target, q=q, threshold=float(tau))
-        assert found == pytest.approx(values[name])
+        switched = estimate("switch-dr", log, target, q=q, threshold=float(tau))
+        assert switched == pytest.approx(values[name])
     assert rewards.min() - 1e-12 <= values["snips"] <= rewards.max() + 1e-12
     # Rewards shifted by a constant shift SNIPS, and DR with a shifted model, by that constant.
     moved = LoggedData.from_arrays(log.features, actions, shown, rewards + 1.5, (-2, 3))
@@ -133,8 +133,8 @@ def test_identities(seed, n, m, threshold):
 
 def test_automatic_threshold_is_the_best_of_its_candidates():
     log, target, q = small_log(n=200, m=4)
-    found = offline.evaluate_offline(target, log, estimators="switch-dr", q=q, resamples=0)
-    chosen = found.settings["switch-dr"]
+    estimates = offline.evaluate_offline(target, log, estimators="switch-dr", q=q, resamples=0)
+    chosen = estimates.settings["switch-dr"]
     weights = weights_of(log, target)
 
     def score(tau):
@@ -147,7 +147,7 @@ def test_automatic_threshold_is_the_best_of_its_candidates():
     assert chosen in grid
     assert score(chosen) == pytest.approx(min(score(tau) for tau in grid))
     given = estimate("switch-dr", log, target, q=q, threshold=chosen)
-    assert found["switch-dr"].value == given
+    assert estimates["switch-dr"].value == given
 
 
 def test_one_huge_weight_is_switched_off():
@@ -161,9 +161,11 @@ def test_one_huge_weight_is_switched_off():
     target = np.tile([0.5, 0.5], (n, 1))
     q = np.full((n, 2), 0.5)
     # Dropping a weight of 5000 would bias by 5000 / 400 at worst: the bound keeps it.
-    found = offline.evaluate_offline(target, log, estimators=("switch-dr", "dr"), q=q, resamples=0)
-    assert found.settings["switch-dr"] == pytest.approx(5000.0)
-    assert estimate("switch-dr", log, target, q=q, threshold=2.0) < 1 < found["dr"].value
+    estimates = offline.evaluate_offline(
+        target, log, estimators=("switch-dr", "dr"), q=q, resamples=0
+    )
+    assert estimates.settings["switch-dr"] == pytest.approx(5000.0)
+    assert estimate("switch-dr", log, target, q=q, threshold=2.0) < 1 < estimates["dr"].value
 
 
 @pytest.mark.parametrize(

@@ -112,11 +112,11 @@ def test_estimators_recover_the_truth_from_a_learning_log(delay):
         problem, agent = begun(agent, 2000, [seed], delay=delay)
         (log,) = collect(problem, 2000, [seed], agent, learn=True, minimum_propensity=0.5 / 3)
         truth = (target * log.expected).sum(axis=1).mean()
-        found = evaluate_offline(target, log, estimators=("ips", "snips", "dr"), resamples=0)
+        estimates = evaluate_offline(target, log, estimators=("ips", "snips", "dr"), resamples=0)
         for name in ("ips", "snips", "dr"):
-            misses += abs(found[name].value - truth) > 2.5 * found[name].std_error
+            misses += abs(estimates[name].value - truth) > 2.5 * estimates[name].std_error
         naive = log.rewards.mean()
-        assert abs(naive - truth) > 3 * found["ips"].std_error
+        assert abs(naive - truth) > 3 * estimates["ips"].std_error
     assert misses <= 2
 
 

@@ -47,8 +47,8 @@ PRICES = {
 def test_recommendations(name, limit):
     log, target, q = small_log()
     options = {} if limit is None else {LIMIT[name.split("-")[0]]: limit}
-    found = estimate(name, log, target, q=q, **options)
-    assert found == pytest.approx(RECOMMENDATION[name, limit], abs=1e-10)
+    ours = estimate(name, log, target, q=q, **options)
+    assert ours == pytest.approx(RECOMMENDATION[name, limit], abs=1e-10)
 
 
 @pytest.mark.parametrize("name", MARGINALISED)
@@ -60,8 +60,8 @@ def test_marginalised(name):
     )
     assert not log.estimated
     np.testing.assert_allclose(log.propensities, plain.propensities, rtol=1e-15)
-    found = estimate(name, log, target, groups=[0, 0, 1])
-    assert found == pytest.approx(MARGINALISED[name], abs=1e-10)
+    ours = estimate(name, log, target, groups=[0, 0, 1])
+    assert ours == pytest.approx(MARGINALISED[name], abs=1e-10)
 
 
 @pytest.mark.parametrize("name", SLATES)
@@ -70,8 +70,8 @@ def test_slates(name):
     conditional = logged.pop("conditional")
     assert conditional.shape == Q.shape
     log = SlateLog.from_arrays(**logged, reward_range=(0.0, 1.0))
-    found = estimate(name, log, target, q=Q)
-    assert found == pytest.approx(SLATES[name], abs=1e-10)
+    ours = estimate(name, log, target, q=Q)
+    assert ours == pytest.approx(SLATES[name], abs=1e-10)
 
 
 @pytest.mark.parametrize("kernel", PRICES)
@@ -80,5 +80,5 @@ def test_prices(kernel):
     log = PriceLog.from_arrays(**logged, reward_range=(0.0, 1.0))
     options = {"kernel": kernel, "bandwidth": 0.2, "q": np.stack([q, q], axis=1)}
     for name, expected in zip(("ips", "snips", "dr"), PRICES[kernel]):
-        found = estimate(name, log, target, **options)
-        assert found == pytest.approx(expected, abs=1e-10), name
+        ours = estimate(name, log, target, **options)
+        assert ours == pytest.approx(expected, abs=1e-10), name

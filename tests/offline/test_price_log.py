@@ -50,13 +50,13 @@ def test_the_bias_is_half_the_curvature_times_the_kernels_variance(kernel):
     target = np.full(N, price)
     options = {"kernel": kernel, "bandwidth": h}
     for name in ("ips", "snips"):
-        found = estimate(name, log, target, **options)
-        assert found == pytest.approx(at + bias, abs=1e-7), name
+        estimated = estimate(name, log, target, **options)
+        assert estimated == pytest.approx(at + bias, abs=1e-7), name
     # a model that is correct up to a constant removes the bias
     reward = np.asarray(log.rewards)
     q = np.stack([reward - 0.7, np.full(N, at - 0.7)], axis=1)
-    found = estimate("dr", log, target, q=q, **options)
-    assert found == pytest.approx(at, abs=1e-7)
+    estimated = estimate("dr", log, target, q=q, **options)
+    assert estimated == pytest.approx(at, abs=1e-7)
     assert estimate("dm", log, target, q=q) == pytest.approx(at - 0.7)
 
 
@@ -65,8 +65,8 @@ def test_no_weight_is_lost_at_an_end(kernel):
     log = even_log(lambda p: np.full_like(p, 3.0))
     options = {"kernel": kernel, "bandwidth": 0.1}
     for price in (0.0, 0.02, 0.97, 1.0):
-        found = estimate("ips", log, np.full(N, price), **options)
-        assert found == pytest.approx(3.0, abs=1e-5)
+        estimated = estimate("ips", log, np.full(N, price), **options)
+        assert estimated == pytest.approx(3.0, abs=1e-5)
     unbounded = even_log(lambda p: np.full_like(p, 3.0), price_range=(-math.inf, math.inf))
     half = estimate("ips", unbounded, np.full(N, 1.0), **options)
     assert half == pytest.approx(1.5, abs=1e-4)
@@ -92,8 +92,8 @@ def test_changed_weights_of_prices_by_hand():
     for name, value in expected.items():
         limit = limits.get(name.split("-")[0])
         options = {} if limit is None else {limit: 0.9}
-        found = estimate(name, log, target, q=both, bandwidth=0.3, **options)
-        assert found == pytest.approx(value, abs=1e-12), name
+        estimated = estimate(name, log, target, q=both, bandwidth=0.3, **options)
+        assert estimated == pytest.approx(value, abs=1e-12), name
 
 
 def noisy_log(n, seed, wiggle):
@@ -122,8 +122,8 @@ def test_bandwidths_follow_the_curvature_and_the_length_of_the_log():
     assert chosen(50_000, 40.0) < chosen(50_000, 3.0)
     assert chosen(50_000, 40.0) < chosen(2000, 40.0)
     log, true = noisy_log(50_000, 9, 40.0)
-    found = offline.evaluate_offline(target[50_000], log, estimators="snips", resamples=0)["snips"]
-    assert abs(found.value - true) < 5 * found.std_error
+    snips = offline.evaluate_offline(target[50_000], log, estimators="snips", resamples=0)["snips"]
+    assert abs(snips.value - true) < 5 * snips.std_error
 
 
 def test_intervals_cover_where_the_reward_is_straight():
@@ -137,10 +137,10 @@ def test_intervals_cover_where_the_reward_is_straight():
         log = PriceLog.from_arrays(x, prices, np.ones(n), rewards, (0, 1), price_range=(0, 1))
         target = 0.3 + 0.4 * x[:, 0]
         true = 0.2 + 0.3 * 0.5 + 0.4 * 0.5
-        found = offline.evaluate_offline(
+        estimates = offline.evaluate_offline(
             target, log, bandwidth=0.2, estimators=("dr", "snips"), resamples=200, seed=s
         )
-        ends = (found["dr"].normal, found["dr"].percentile, found["snips"].normal)
+        ends = (estimates["dr"].normal, estimates["dr"].percentile, estimates["snips"].normal)
         inside += all(low <= true <= high for low, high in ends)
     assert inside >= 50, "three 95% intervals at once"
 
@@ -154,16 +154,18 @@ def test_logs_of_a_pricing_problem_against_its_truth():
     for _ in range(3000):
         truth.append(instance.respond(np.array([0.6])).expected[0])
         instance.advance()
-    found = offline.evaluate_offline(prices, log, bandwidth=0.05, resamples=0)
+    estimates = offline.evaluate_offline(prices, log, bandwidth=0.05, resamples=0)
     for name in ("ips", "snips", "dr", "sndr"):
-        e = found[name]
+        e = estimates[name]
         assert abs(e.value - np.mean(truth)) < 4 * e.std_error, name
     agent = make_agent("fixed-price", price=0.6)
     agent.set_up(problem.info, AgentStreams([2]))
     again = offline.evaluate_offline(agent, log, bandwidth=0.05, resamples=0)
-    assert again["dr"].value == found["dr"].value
+    assert again["dr"].value == estimates["dr"].value
     true, error = simulated_value(agent, problem, 1000, [2], skip=8000)
-    assert abs(found["dr"].value - true[0]) < 4 * math.hypot(found["dr"].std_error, error[0])
+    assert abs(estimates["dr"].value - true[0]) < 4 * math.hypot(
+        estimates["dr"].std_error, error[0]
+    )
 
 
 def test_a_policy_may_log_prices():

@@ -39,7 +39,7 @@ def test_estimated_propensities_are_close_to_the_true_ones(truth):
 
 def test_the_fit_is_the_penalised_maximum(truth):
     x, actions = truth[0][:300], truth[1][:300]
-    found = offline.estimated_propensities(x, actions, penalty=2.0, folds=3, seed=5)
+    propensities = offline.estimated_propensities(x, actions, penalty=2.0, folds=3, seed=5)
     part = np.random.default_rng(5).permutation(300) % 3
     design = np.concatenate([x.astype(float), np.tile(np.eye(M), (300, 1, 1))], axis=2)
 
@@ -53,7 +53,7 @@ def test_the_fit_is_the_penalised_maximum(truth):
         best = optimize.minimize(loss, np.zeros(D + M), rows, tol=1e-12).x
         utility = design[~rows] @ best
         expected = np.exp(utility) / np.exp(utility).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(found[~rows], expected, atol=1e-5)
+        np.testing.assert_allclose(propensities[~rows], expected, atol=1e-5)
 
 
 def test_a_round_does_not_enter_its_own_propensity(truth):
@@ -70,10 +70,10 @@ def test_estimates_with_estimated_propensities_are_marked(truth, tmp_path):
     unknown = LoggedData.from_arrays(x, actions, None, rewards, (0, 1))
     known = LoggedData.from_arrays(x, actions, p[np.arange(N), actions], rewards, (0, 1))
     true = float((target * mean).sum(axis=1).mean())
-    found = offline.evaluate_offline(target, unknown, resamples=0)
+    estimates = offline.evaluate_offline(target, unknown, resamples=0)
     for name in ("ips", "snips", "dr"):
-        assert abs(found[name].value - true) < 4 * found[name].std_error + 0.01, name
-    assert found.estimated and "propensities estimated" in str(found)
+        assert abs(estimates[name].value - true) < 4 * estimates[name].std_error + 0.01, name
+    assert estimates.estimated and "propensities estimated" in str(estimates)
     other = offline.evaluate_offline(target, known, resamples=0)
     assert not other.estimated and "estimated" not in str(other)
     # uniform propensities are worse
@@ -92,19 +92,19 @@ def test_wrong_propensities_and_few_effective_rounds_are_sentences(truth):
     assert offline.evaluate_offline(target, right, resamples=0).doubts == ()
     for wrong in (np.clip(1.5 * shown, 0, 1), np.full(N, 1 / M), shown**2):
         log = LoggedData.from_arrays(x, actions, wrong, rewards, (0, 1))
-        found = offline.evaluate_offline(target, log, resamples=0)
+        estimates = offline.evaluate_offline(target, log, resamples=0)
         if abs(np.mean(1 / wrong) - M) < 0.02 * M:  # uniform ones have the right mean
             continue
-        assert found.doubts[0].startswith("wrong propensities: the mean of 1 / propensity is ")
-        assert "and should be 4, the number of candidates" in found.doubts[0]
-        assert f"doubt: {found.doubts[0]}" in str(found)
+        assert estimates.doubts[0].startswith("wrong propensities: the mean of 1 / propensity is ")
+        assert "and should be 4, the number of candidates" in estimates.doubts[0]
+        assert f"doubt: {estimates.doubts[0]}" in str(estimates)
     rare = np.where(np.arange(N) < 5, 0.0005, 0.5)
     log = LoggedData.from_arrays(x[:, :2], actions % 2, rare, rewards, (0, 1))
-    found = offline.evaluate_offline(np.full((N, 2), 0.5), log, resamples=0)
+    estimates = offline.evaluate_offline(np.full((N, 2), 0.5), log, resamples=0)
     assert any(
-        d.startswith("few rounds count: the weights have the effect of") for d in found.doubts
+        d.startswith("few rounds count: the weights have the effect of") for d in estimates.doubts
     )
-    assert any("intervals reach beyond the possible rewards, 0 to 1" in d for d in found.doubts)
+    assert any("intervals reach beyond the possible rewards, 0 to 1" in d for d in estimates.doubts)
 
 
 def test_a_slate_log_of_right_propensities_has_no_doubt():

@@ -34,8 +34,8 @@ def curated(seed=0, unit="reward", source=NoiseSource, budget=BUDGET):
 
 
 def exact(log, target, unit="reward", **kwargs):
-    found = offline.release_value(log, target, curated(unit=unit, source=Silent), **kwargs)
-    return found.value, found.sensitivity
+    released = offline.release_value(log, target, curated(unit=unit, source=Silent), **kwargs)
+    return released.value, released.sensitivity
 
 
 def replaced(log, i, **change):
@@ -95,14 +95,14 @@ def test_large_clip_is_ips_with_a_shift():
 def test_noise_has_the_stated_scale_and_is_calibrated():
     log, target, _ = small_log()
     center, _ = exact(log, target)
-    found = [offline.release_value(log, target, curated(s)) for s in range(400)]
-    sigma = found[0].sigma
-    assert found[0].sensitivity / sigma == pytest.approx(
+    releases = [offline.release_value(log, target, curated(s)) for s in range(400)]
+    sigma = releases[0].sigma
+    assert releases[0].sensitivity / sigma == pytest.approx(
         GaussianEvent(3.73, 1.0).gaussian_mu, rel=1e-2
     )
-    z = np.array([(f.value - center) / sigma for f in found])
+    z = np.array([(f.value - center) / sigma for f in releases])
     assert abs(z.mean()) < 0.2 and abs(z.std() - 1) < 0.15
-    guarantee = found[0].guarantee
+    guarantee = releases[0].guarantee
     assert guarantee.epsilon(1e-5) == pytest.approx(1.0, rel=1e-4)
     assert (guarantee.notion, guarantee.unit) == ("central", "reward")
 
@@ -121,9 +121,9 @@ def test_published_error_bounds_the_true_one():
         log = LoggedData.from_arrays(
             np.zeros((n, m, 1)), actions, np.full(n, 1 / m), rewards, (0, 1)
         )
-        found = offline.release_value(log, target, curated(s), clip=m)
-        values.append(found.value)
-        bounds.append(found.std_error)
+        released = offline.release_value(log, target, curated(s), clip=m)
+        values.append(released.value)
+        bounds.append(released.std_error)
     assert abs(np.mean(values) - true) < 4 * np.std(values) / 10, "a uniform log has no bias"
     assert np.std(values) < np.mean(bounds) < 6 * np.std(values)
 
@@ -179,16 +179,16 @@ def test_a_policy_that_never_agrees_has_a_public_value():
 def test_released_values_use_system_noise_by_default():
     """The same call twice: the operating system's noise, on a grid, at the stated scale."""
     log, target, _ = small_log()
-    found = [offline.release_value(log, target, "eps=1,delta=1e-5") for _ in range(200)]
-    values = np.array([one.value for one in found])
+    releases = [offline.release_value(log, target, "eps=1,delta=1e-5") for _ in range(200)]
+    values = np.array([one.value for one in releases])
     assert len(set(values)) > 190
     center, _ = exact(log, target)
-    sigma = found[0].sigma
+    sigma = releases[0].sigma
     assert abs(values.mean() - center) < 4 * sigma / math.sqrt(200)
     assert values.std() == pytest.approx(sigma, rel=0.25)
     cells = values / grid_of(sigma)
     assert np.abs(cells).max() < 2**40 and (cells == np.round(cells)).all(), "discrete noise"
-    assert found[0].guarantee.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
+    assert releases[0].guarantee.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
     whole = offline.release_value(log, target, "rho=0.5", unit="user-round", clip=2.0)
     assert whole.guarantee.unit == "user-round"
 

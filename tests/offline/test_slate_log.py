@@ -100,8 +100,8 @@ def test_a_right_model_takes_the_variance_away():
             np.zeros((2, M, 1)), [slate, slate], probabilities(BEHAVIOUR, slate), rewards, (0, 1)
         )
         right[:, 0], right[:, 1] = to_go, second[slate[0]]
-        found = estimate("cascade-dr", log, probabilities(TARGET, slate), q=right)
-        assert found == pytest.approx(value("cascade", TARGET), abs=1e-12)
+        estimated = estimate("cascade-dr", log, probabilities(TARGET, slate), q=right)
+        assert estimated == pytest.approx(value("cascade", TARGET), abs=1e-12)
 
 
 def test_sampled_slates_estimate_the_policys_probabilities():
@@ -112,16 +112,16 @@ def test_sampled_slates_estimate_the_policys_probabilities():
     rng = np.random.default_rng(0)
     given = rng.integers(0, 4, (5000, 4, 3))
     given[:, :, 2] = np.where(rng.random((5000, 4)) < 0.5, given[:, :, 1], given[:, :, 2])
-    found = SlateProbabilities.of_answers(given, log)
+    shares = SlateProbabilities.of_answers(given, log)
     for i, shown in enumerate(log.actions):
         for k in range(3):
             so_far = (given[:, i, : k + 1] == shown[: k + 1]).all(axis=1)
             before = (given[:, i, :k] == shown[:k]).all(axis=1)
-            assert found.prefixes[i, k] == so_far.mean()
-            assert found.marginals[i, k] == (given[:, i, k] == shown[k]).mean()
+            assert shares.prefixes[i, k] == so_far.mean()
+            assert shares.marginals[i, k] == (given[:, i, k] == shown[k]).mean()
             expected = np.bincount(given[before, i, k], minlength=4) / before.sum()
-            np.testing.assert_allclose(found.conditional[i, k], expected)
-        assert found.slate[i] == found.prefixes[i, -1]
+            np.testing.assert_allclose(shares.conditional[i, k], expected)
+        assert shares.slate[i] == shares.prefixes[i, -1]
     never = SlateProbabilities.of_answers((log.actions[None] + 1) % 4, log)
     assert never.slate.max() == 0.0
     np.testing.assert_allclose(never.conditional.sum(axis=2), 1.0)
@@ -159,13 +159,13 @@ def test_logs_of_an_assortment_problem_against_its_truth():
     assert log.behaviour.marginals[0, 0] == pytest.approx(1 / 3)
     agent = make_agent("random")
     agent.set_up(problem.info, AgentStreams([4]))
-    found = offline.evaluate_offline(agent, log, samples=40, resamples=0)
+    evaluation = offline.evaluate_offline(agent, log, samples=40, resamples=0)
     true, error = simulated_value(agent, problem, 3000, [4], skip=6000, samples=5)
     for name in ("ips", "snips"):
-        e = found[name]
+        e = evaluation[name]
         assert abs(e.value - true[0]) < 4 * math.hypot(e.std_error, error[0]), name
     fixed = np.tile([1, 3], (6000, 1))
-    found = offline.evaluate_offline(fixed, log, resamples=0)
+    evaluation = offline.evaluate_offline(fixed, log, resamples=0)
     instance = problem.instance([4])
     truth = []
     for _ in range(1500):
@@ -173,9 +173,9 @@ def test_logs_of_an_assortment_problem_against_its_truth():
         instance.advance()
     truth = float(np.mean(truth))
     for name in ("ips", "snips"):
-        assert abs(found[name].value - truth) < 4 * found[name].std_error, name
+        assert abs(evaluation[name].value - truth) < 4 * evaluation[name].std_error, name
     # under a multinomial logit an item's sales depend on the others: independence is biased
-    assert abs(found["independent-ips"].value - truth) < 0.2
+    assert abs(evaluation["independent-ips"].value - truth) < 0.2
     sold = (log.rewards > 0).sum(axis=1)
     assert sold.max() == 1 and 0.05 < sold.mean() < 0.95
 
@@ -198,7 +198,7 @@ def test_the_model_is_the_ridge_solution_of_the_other_half():
     logged, _, _ = small_slates(n=60)
     logged.pop("conditional")
     log = SlateLog.from_arrays(**logged, reward_range=(0.0, 1.0))
-    found = log.predicted(ridge=0.5, folds=2, seed=3)
+    predictions = log.predicted(ridge=0.5, folds=2, seed=3)
     part = np.random.default_rng(3).permutation(60) % 2
     x = log.features[np.arange(60)[:, None], log.actions].astype(float)[:, :, 0]
     to_go = log.rewards[:, 1] + log.rewards[:, 2]
@@ -206,7 +206,7 @@ def test_the_model_is_the_ridge_solution_of_the_other_half():
     X = np.column_stack([x[others, 1], x[others, 0], np.ones(others.sum())])
     theta = np.linalg.solve(X.T @ X + np.diag([0.5, 0.5, 0.0]), X.T @ to_go[others])
     own = log.features[0].astype(float)[:, 0]
-    np.testing.assert_allclose(found[0, 1], own * theta[0] + x[0, 0] * theta[1] + theta[2])
+    np.testing.assert_allclose(predictions[0, 1], own * theta[0] + x[0, 0] * theta[1] + theta[2])
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_whole_slates_by_hand():
     }
     for name, (of, options) in weigh.items():
         expected = math.fsum(of(v) * reward for v, reward in zip(w, r)) / len(log)
-        found = estimate(name, log, target, **options)
-        assert found == pytest.approx(expected, abs=1e-12), name
+        estimated = estimate(name, log, target, **options)
+        assert estimated == pytest.approx(expected, abs=1e-12), name
     chosen = offline.evaluate_offline(target, log, estimators="clipped-ips", resamples=0).settings
     assert chosen["clipped-ips"] in w

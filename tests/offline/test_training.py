@@ -83,11 +83,11 @@ def test_replicates_that_share_a_log_share_the_budget(log, budget, name):
         assert many.sigma == pytest.approx(one.sigma * math.sqrt(B), rel=1e-6)
     asked = Budget.parse(budget)
     for curator in (alone, together):
-        found = curator.guarantee
+        guarantee = curator.guarantee
         if asked.rho is None:
-            assert found.epsilon(asked.delta) == pytest.approx(asked.epsilon, rel=1e-4)
+            assert guarantee.epsilon(asked.delta) == pytest.approx(asked.epsilon, rel=1e-4)
         else:
-            assert found.rho == pytest.approx(asked.rho)
+            assert guarantee.rho == pytest.approx(asked.rho)
     # each replicate alone costs its part: that of one releaser, charged once
     events = [event for entry in together.ledger.entries for event in [entry.event]]
     assert sum(event.count for event in events) == B * sum(

@@ -50,18 +50,18 @@ def uneven_log():
 def test_estimates_lie_within_four_standard_errors(which, scale, request):
     log = request.getfixturevalue(which)
     target = softmax(scores(log.features), scale)
-    found = offline.evaluate_offline(target, log, resamples=100, seed=3)
+    evaluation = offline.evaluate_offline(target, log, resamples=100, seed=3)
     true = float((target * log.expected).sum(axis=1).mean())
-    assert found.true_value == pytest.approx(true)
-    assert abs(found.mean_weight - 1) < 0.3
+    assert evaluation.true_value == pytest.approx(true)
+    assert abs(evaluation.mean_weight - 1) < 0.3
     for name in ("ips", "snips", "dr", "switch-dr"):
-        e = found[name]
+        e = evaluation[name]
         # The standard error is at least the Bernoulli rewards' own.
         assert 0.3 / math.sqrt(ROUNDS) < e.std_error < 0.1
         assert abs(e.value - true) < 4 * e.std_error, name
     # The model has the right features here, so it is nearly right.
-    assert abs(found["dm"].value - true) < 0.03
-    assert found["dr"].std_error <= found["ips"].std_error * 1.01
+    assert abs(evaluation["dm"].value - true) < 0.03
+    assert evaluation["dr"].std_error <= evaluation["ips"].std_error * 1.01
 
 
 @pytest.mark.slow
@@ -72,16 +72,16 @@ def test_a_trained_agent_against_fresh_rounds():
         "one-pass-linear", train, dpb_gym.Budget.approx(5, 1e-5), seeds=[5]
     )
     # the estimates are linear in the shares, which 40 choices a round estimate without bias
-    found = dpb_gym.evaluate_offline(agent, later, samples=40, resamples=100)
+    evaluation = dpb_gym.evaluate_offline(agent, later, samples=40, resamples=100)
     true, error = simulated_value(agent, ENVIRONMENT, 4000, [5], skip=7000, dim=6)
     assert error[0] < 0.004
     assert true[0] > later.expected.mean() + 0.05, "it has learned"
     for name in ("ips", "snips", "dr", "switch-dr"):
-        gap = abs(found[name].value - true[0])
-        assert gap < 4 * math.hypot(found[name].std_error, error[0]), name
-    assert found.guarantee == agent.curator.guarantee
-    assert "eps=5" in str(found) and "not private" in str(found)
-    json.dumps(found.to_dict())
+        gap = abs(evaluation[name].value - true[0])
+        assert gap < 4 * math.hypot(evaluation[name].std_error, error[0]), name
+    assert evaluation.guarantee == agent.curator.guarantee
+    assert "eps=5" in str(evaluation) and "not private" in str(evaluation)
+    json.dumps(evaluation.to_dict())
 
 
 def test_standard_errors_and_intervals_over_many_logs():
@@ -101,14 +101,14 @@ def test_standard_errors_and_intervals_over_many_logs():
         one = LoggedData.from_arrays(
             np.zeros((n, m, 1)), actions, behaviour[shown], rewards, (0, 1)
         )
-        found = offline.evaluate_offline(
+        evaluation = offline.evaluate_offline(
             target, one, q=q, estimators=("ips", "snips", "dr"), resamples=100, level=0.9, seed=s
         )
-        z.append([(e.value - true) / e.std_error for e in found.estimates])
+        z.append([(e.value - true) / e.std_error for e in evaluation.estimates])
         covered.append(
             [
                 [low <= true <= high for low, high in (e.normal, e.percentile)]
-                for e in found.estimates
+                for e in evaluation.estimates
             ]
         )
     z = np.array(z)
@@ -123,10 +123,10 @@ def test_standard_errors_and_intervals_over_many_logs():
 
 def test_linearised_error_of_the_ratio_agrees_with_the_bootstrap(uneven_log):
     target = softmax(scores(uneven_log.features), 1.0)
-    found = offline.evaluate_offline(
+    evaluation = offline.evaluate_offline(
         target, uneven_log, estimators=("ips", "snips", "dr"), level=0.6827, resamples=400
     )
-    for e in found.estimates:
+    for e in evaluation.estimates:
         spread = 0.5 * (e.percentile[1] - e.percentile[0])
         assert spread == pytest.approx(e.std_error, rel=0.2)
         assert e.normal[1] - e.value == pytest.approx(e.std_error, rel=1e-3)

@@ -32,8 +32,8 @@ def test_changed_weights_by_hand(change, limit):
     extra = math.fsum(w * (r - s) for w, r, s in zip(kept, log.rewards, shown)) / len(log)
     dm = float((target * q).sum(axis=1).mean())
     for name, expected in ((f"{change}-ips", ips), (f"{change}-dr", dm + extra)):
-        found = estimate(name, log, target, q=q, **{option: limit})
-        assert found == pytest.approx(expected, abs=1e-12)
+        estimated = estimate(name, log, target, q=q, **{option: limit})
+        assert estimated == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -41,8 +41,8 @@ def test_without_a_limit_nothing_is_changed(change):
     log, target, q = small_log()
     option, _ = CHANGES[change]
     for base in ("ips", "dr"):
-        found = estimate(f"{change}-{base}", log, target, q=q, **{option: math.inf})
-        assert found == estimate(base, log, target, q=q)
+        estimated = estimate(f"{change}-{base}", log, target, q=q, **{option: math.inf})
+        assert estimated == estimate(base, log, target, q=q)
         if change != "clipped":
             nothing = estimate(f"{change}-{base}", log, target, q=q, **{option: 0.0})
             dm = estimate("dm", log, target, q=q) if base == "dr" else 0.0
@@ -54,8 +54,8 @@ def test_without_a_limit_nothing_is_changed(change):
 def test_chosen_limits_have_the_smallest_estimated_error(change, base):
     log, target, q = small_log(n=300, m=4)
     name = f"{change}-{base}"
-    found = offline.evaluate_offline(target, log, estimators=name, q=q, resamples=0)
-    chosen = found.settings[name]
+    evaluation = offline.evaluate_offline(target, log, estimators=name, q=q, resamples=0)
+    chosen = evaluation.settings[name]
     w, n = weights_of(log, target), len(log)
     shown = q[np.arange(n), log.actions] if base == "dr" else np.zeros(n)
     offset = (target * q).sum(axis=1) if base == "dr" else np.zeros(n)
@@ -92,10 +92,10 @@ def expectation(name, mean, groups):
             log = LoggedData.from_arrays(
                 np.zeros((2, 4, 1)), actions, None, rewards, (0, 1), behaviour=BEHAVIOUR
             )
-            found = estimate(name, log, TARGET, **({"groups": groups} if groups is not None
+            estimated = estimate(name, log, TARGET, **({"groups": groups} if groups is not None
                                                            else {}))  # fmt: skip
             total, first, second = (
-                total + chance, first + chance * found, second + chance * found**2,
+                total + chance, first + chance * estimated, second + chance * estimated**2,
             )  # fmt: skip
     assert total == pytest.approx(1.0)
     return first, second - first**2
@@ -104,9 +104,9 @@ def expectation(name, mean, groups):
 def test_marginalised_weights_by_enumeration():
     alike = np.array([[0.8, 0.8, 0.3, 0.3], [0.2, 0.2, 0.9, 0.9]])
     true = float((TARGET * alike).sum(axis=1).mean())
-    found, variance = expectation("mips", alike, GROUPS)
+    mean, variance = expectation("mips", alike, GROUPS)
     plain, larger = expectation("ips", alike, None)
-    assert found == pytest.approx(true, abs=1e-12) and plain == pytest.approx(true, abs=1e-12)
+    assert mean == pytest.approx(true, abs=1e-12) and plain == pytest.approx(true, abs=1e-12)
     assert variance < 0.9 * larger
     apart = np.array([[0.9, 0.1, 0.3, 0.3], [0.2, 0.2, 0.9, 0.1]])
     assert abs(expectation("mips", apart, GROUPS)[0] - (TARGET * apart).sum(axis=1).mean()) > 0.05
@@ -120,8 +120,8 @@ def test_groups_may_differ_between_rounds():
     log = LoggedData.from_arrays(
         np.zeros((2, 4, 1)), [0, 3], None, [1.0, 0.5], (0, 1), behaviour=BEHAVIOUR
     )
-    found = estimate("mips", log, TARGET, groups=[[0, 1, 0, 1], [0, 0, 1, 1]])
-    assert found == pytest.approx((0.6 / 0.6 * 1.0 + 0.6 / 0.5 * 0.5) / 2)
+    estimated = estimate("mips", log, TARGET, groups=[[0, 1, 0, 1], [0, 0, 1, 1]])
+    assert estimated == pytest.approx((0.6 / 0.6 * 1.0 + 0.6 / 0.5 * 0.5) / 2)
 
 
 def test_marginalised_estimates_need_groups_and_a_behaviour():
@@ -138,8 +138,8 @@ def test_self_normalised_doubly_robust_by_hand():
     w = weights_of(log, target)
     gap = log.rewards - q[np.arange(len(log)), log.actions]
     expected = (target * q).sum(axis=1).mean() + (w * gap).sum() / w.sum()
-    found = offline.evaluate_offline(target, log, estimators="sndr", q=q, resamples=300)["sndr"]
-    assert found.value == pytest.approx(expected, abs=1e-12)
+    sndr = offline.evaluate_offline(target, log, estimators="sndr", q=q, resamples=300)["sndr"]
+    assert sndr.value == pytest.approx(expected, abs=1e-12)
     # linearised error against the jackknife
     n = len(log)
     left = [
@@ -148,8 +148,8 @@ def test_self_normalised_doubly_robust_by_hand():
         for i in range(n)
     ]
     jackknife = math.sqrt((n - 1) / n * np.sum((np.array(left) - np.mean(left)) ** 2))
-    assert found.std_error == pytest.approx(jackknife, rel=0.1)
-    assert found.percentile[0] < expected < found.percentile[1]
+    assert sndr.std_error == pytest.approx(jackknife, rel=0.1)
+    assert sndr.percentile[0] < expected < sndr.percentile[1]
 
 
 def test_linearised_errors_of_sums_of_ratios_agree_with_the_jackknife():

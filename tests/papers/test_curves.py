@@ -22,8 +22,8 @@ def quantity(kind: str, **fields: Any) -> Quantity:
 
 
 def value(one: Any, kind: str, curves: Any = (), **fields: Any) -> float:
-    found = quantity(kind, **fields).of(one, curves)
-    return float(found.of(*(np.mean(list(column.values())) for column in found.columns)))
+    measured = quantity(kind, **fields).of(one, curves)
+    return float(measured.of(*(np.mean(list(column.values())) for column in measured.columns)))
 
 
 def test_quantities_have_hand_computed_values() -> None:
@@ -68,8 +68,8 @@ def test_spent_is_the_cost_over_the_requested_budget() -> None:
     assert run(event, Budget.approx(1.9931, 1e-5)) == pytest.approx(1.0, abs=1e-4)
     nothing = curve([1.0, 2.0], budget=Budget.zcdp(1.0))
     assert value(nothing, "spent") == math.inf
-    found = judge(claim(quantity="spent", value=1.0, expect="below"), [nothing], ())
-    assert found.verdict == "UNDECIDED" and "infinite" in found.summary
+    judgement = judge(claim(quantity="spent", value=1.0, expect="below"), [nothing], ())
+    assert judgement.verdict == "UNDECIDED" and "infinite" in judgement.summary
 
 
 def test_a_budget_that_is_kept_exactly_holds() -> None:

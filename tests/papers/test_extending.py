@@ -207,9 +207,7 @@ def test_the_command_gives_data_to_one_task(
     before = (tmp_path / "none/fig1/figure.md").read_text()
     for norm, equal in (("clip", True), ("raw", False)):
         row = f"| {norm} | Random |"
-        found = [
-            next(x for x in text.splitlines() if x.startswith(row)) for text in (notes, before)
-        ]
-        assert (found[0] == found[1]) is equal
+        rows = [next(x for x in text.splitlines() if x.startswith(row)) for text in (notes, before)]
+        assert (rows[0] == rows[1]) is equal
     assert command(monkeypatch, *words, str(tmp_path / "x"), "--set", "rwa.n_items=9") == 2
     assert "unknown task 'rwa'" in capsys.readouterr().err

@@ -57,12 +57,12 @@ def test_every_claim_finds_what_it_compares(target: str) -> None:
     (figure,) = load_figures(target)
     curves = fabricated(figure)
     for one in figure.claims:
-        found = judge(one, curves, figure.variants, figure.tables)
+        judgement = judge(one, curves, figure.variants, figure.tables)
         if one.quantity.kind in ("spent", "recorded"):  # made-up curves promise and record nothing
             continue
-        assert found.comparisons, (one.id, found.summary)
+        assert judgement.comparisons, (one.id, judgement.summary)
         expected = {a for a in figure.variants if any(c.axes[a] is not None for c in curves)}
-        assert all(set(c.variant) >= expected for c in found.comparisons)
+        assert all(set(c.variant) >= expected for c in judgement.comparisons)
     assert figure.constants
     assert all(name in figure.axes for name in figure.drawing.lines)
 
@@ -148,8 +148,8 @@ def test_printed_numbers_of_the_adaprivate_tables() -> None:
     }  # fmt: skip
     for place_, values in expected.items():
         printed = tables[place_].printed
-        found = [cell.value for (row, _), cell in printed.items() if ", tuned" not in row]
-        assert found == values, place_
+        numbers = [cell.value for (row, _), cell in printed.items() if ", tuned" not in row]
+        assert numbers == values, place_
         for (row, column), cell in printed.items():
             assert cell == printed[row.removesuffix(", tuned"), column], place_
 

@@ -28,8 +28,8 @@ def table(**fields: Any) -> FigureTable:
 
 
 def value(one: Curve, kind: str, curves: Any, **fields: Any) -> float:
-    found = Quantity.model_validate({"kind": kind, **fields}).of(one, curves)
-    return float(found.of(*(np.mean(list(column.values())) for column in found.columns)))
+    measured = Quantity.model_validate({"kind": kind, **fields}).of(one, curves)
+    return float(measured.of(*(np.mean(list(column.values())) for column in measured.columns)))
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_percentages_are_per_replicate_and_per_reference(curves: list[Curve]) ->
     reference = {"reference": {"run": ("UCB", "TS")}}
     by_hand = {2: (60 + 110) / 2, 3: 75.0, 4: (90 + 100) / 2, 0: 100.0}
     for i, expected in by_hand.items():
-        found = value(curves[i], "percent-of-reference", curves, **reference)
-        assert found == pytest.approx(expected)
+        percent = value(curves[i], "percent-of-reference", curves, **reference)
+        assert percent == pytest.approx(expected)
     with pytest.raises(ResultError, match="2 references"):
         value(curves[5], "percent-of-reference", curves, **reference)
     one = {"reference": {"run": "UCB", "family": "u"}}
@@ -164,12 +164,12 @@ def test_claims_against_printed_numbers(curves: list[Curve]) -> None:
     shown = table(quantity=OWN, columns="epsilon", printed={"P-TS": {1.0: 76.0, 5.0: 50.0}})
     assert shown.printed_for(curves[2]) is None
     one = claim(quantity=OWN, printed="t", expect="near", tolerance=30.0)
-    found = judge(one, curves, ("epsilon",), [shown])
-    assert [(c.right, c.outcome) for c in found.comparisons] == [
+    judgement = judge(one, curves, ("epsilon",), [shown])
+    assert [(c.right, c.outcome) for c in judgement.comparisons] == [
         ("76", "supported"),
         ("50", "contradicted"),
     ]
-    assert [c.variant["epsilon"] for c in found.comparisons] == [1.0, 5.0]
+    assert [c.variant["epsilon"] for c in judgement.comparisons] == [1.0, 5.0]
 
 
 # ------------------------------------------------------------------ axes
@@ -203,5 +203,5 @@ def test_axes_that_are_maps(figure_data: dict[str, Any]) -> None:
 
 
 def test_map_values_not_listed_are_none() -> None:
-    found = AxisMap.model_validate({"path": "agent.label", "values": [["a", "b"]]})
-    assert found.path == ("agent.label",) and found.values == (("a", "b"),)
+    axis_map = AxisMap.model_validate({"path": "agent.label", "values": [["a", "b"]]})
+    assert axis_map.path == ("agent.label",) and axis_map.values == (("a", "b"),)

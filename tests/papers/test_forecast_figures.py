@@ -16,17 +16,17 @@ from dpb_gym.running import runner
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
     """Suites, tasks, agents and budgets that are forecast, without playing them."""
-    found: list[tuple[str, str, str, str]] = []
+    forecasts: list[tuple[str, str, str, str]] = []
 
     def forecast(suite: Any, plans: Any, replicates: Any, seconds: float) -> list[Forecast]:
         for plan in plans:
             runs = ((run.title, str(run.budget)) for run in plan.runs)
-            found.extend((suite.name, plan.task.name, *run) for run in runs)
+            forecasts.extend((suite.name, plan.task.name, *run) for run in runs)
         rows = [(plan.task.name, len(plan.runs)) for plan in plans if plan.runs]
         return [Forecast(task, 1, cells, cells, 1.0, 1, 1) for task, cells in rows]
 
     monkeypatch.setattr(reproduction, "forecast", forecast)
-    return found
+    return forecasts
 
 
 def test_results_that_figures_share_are_counted_once(planned: Any) -> None:
@@ -57,8 +57,8 @@ def test_the_dry_run_of_a_reproduction(
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0 and "core-hours" in done.output
     assert not list(tmp_path.iterdir())
-    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
-    assert found["total"]["cells"] == sum(task["cells"] for task in found["tasks"]) > 0
+    forecast = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert forecast["total"]["cells"] == sum(task["cells"] for task in forecast["tasks"]) > 0
 
 
 def test_a_played_forecast_has_the_rounds_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

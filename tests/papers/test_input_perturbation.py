@@ -26,7 +26,7 @@ def test_the_page_is_written_from_the_stored_result(study: Any) -> None:
 
 def test_the_regret_grows_with_the_number_of_perturbed_vectors(study: Any) -> None:
     """Each of N vectors has N times the variance of one, so that more items hide each other."""
-    found = [
+    regrets = [
         np.mean(
             study.played(
                 "greedy-mnl", None, "rho=100", "DPB/Assortment-v0", 150,
@@ -38,8 +38,8 @@ def test_the_regret_grows_with_the_number_of_perturbed_vectors(study: Any) -> No
     raw = study.played(
         "greedy-mnl", None, None, "DPB/Assortment-v0", 150, n_items=100, context_norm="clip"
     )
-    assert found[1] > found[0] + 0.1 > np.mean(raw) + 0.2
-    assert found[1] < 1.1
+    assert regrets[1] > regrets[0] + 0.1 > np.mean(raw) + 0.2
+    assert regrets[1] < 1.1
 
 
 def test_stored_regret_grows_with_the_number_of_vectors_only_where_they_are_perturbed(

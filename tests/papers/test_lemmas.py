@@ -220,16 +220,16 @@ def test_the_growth_of_the_smallest_eigenvalue_in_6_1() -> None:
     """
     d, gamma, runs = 5, 0.05, 400
     rng = np.random.default_rng(0)
-    counts, found = np.zeros((runs, d)), {}
+    counts, eigenvalues = np.zeros((runs, d)), {}
     for t in range(1, 20_001):
         p = min(1.0, d * math.log(t) / (t * gamma))
         explores = rng.random(runs) < p
         counts[np.arange(runs), np.where(explores, rng.integers(0, d, runs), 0)] += 1
         if t in (200, 2000, 20_000):
-            found[t] = counts[:, 1:].mean()
+            eigenvalues[t] = counts[:, 1:].mean()
     # without the rounds in which p = 1
-    grown = [b - a for a, b in pairwise(found.values())]
-    ends = [math.log(t) ** 2 for t in found]
+    grown = [b - a for a, b in pairwise(eigenvalues.values())]
+    ends = [math.log(t) ** 2 for t in eigenvalues]
     expected = [d / (2 * gamma * d) * (b - a) for a, b in pairwise(ends)]
     first = sum(min(1.0, d * math.log(t) / (t * gamma)) / d for t in range(201, 2001))
     assert grown[0] == pytest.approx(first, rel=0.05)

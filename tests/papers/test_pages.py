@@ -69,17 +69,17 @@ def test_every_figure_of_the_recommendation_paper_is_stored(pages: Any) -> None:
 
 def texts(block: str) -> dict[str, str]:
     """Return the pages with a block of this name."""
-    found = {
+    contents = {
         path.relative_to(ROOT / "docs").as_posix(): path.read_text(encoding="utf-8")
         for path in sorted((ROOT / "docs").rglob("*.md"))
     }
-    return {name: text for name, text in found.items() if f"<!-- {block} " in text}
+    return {name: text for name, text in contents.items() if f"<!-- {block} " in text}
 
 
 def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
-    found = texts("rows")
-    assert len(found) >= 3
-    for name, text in found.items():
+    by_page = texts("rows")
+    assert len(by_page) >= 3
+    for name, text in by_page.items():
         assert pages.with_rows(text) == text, name
 
 
@@ -89,10 +89,10 @@ def cells(import_benchmark: Any) -> Any:
 
 
 def test_cells_on_pages_are_those_of_stored_suites(cells: Any) -> None:
-    found = texts("cells")
-    for name, text in found.items():
+    by_page = texts("cells")
+    for name, text in by_page.items():
         assert cells.on_pages(text) == text, name
-    used = {word for text in found.values() for word in re.findall(r"<!-- cells ([\w-]+):", text)}
+    used = {word for text in by_page.values() for word in re.findall(r"<!-- cells ([\w-]+):", text)}
     assert used | {"robustness-v0"} == {path.stem for path in cells.SUITES.glob("*.json")}
 
 
@@ -166,8 +166,8 @@ def test_means_with_errors_stand_in_written_blocks() -> None:
         if name.startswith("_"):
             continue
         text = WRITTEN.sub("", path.read_text(encoding="utf-8"))
-        found = typed.findall("\n".join(x for x in text.splitlines() if not x.startswith(">")))
-        assert not found, f"{name}: {found}"
+        means = typed.findall("\n".join(x for x in text.splitlines() if not x.startswith(">")))
+        assert not means, f"{name}: {means}"
 
 
 def test_stored_results_are_those_of_the_code_of_today(pages: Any) -> None:
@@ -201,9 +201,9 @@ def test_blocks_are_replaced_by_name_and_words(pages: Any) -> None:
 def test_noise_and_true_costs_on_pages_are_those_of_the_agents_of_today(
     import_benchmark: Any,
 ) -> None:
-    noise, found = import_benchmark("noise"), texts("noise")
-    assert len(found) >= 5
-    for name, text in found.items():
+    noise, by_page = import_benchmark("noise"), texts("noise")
+    assert len(by_page) >= 5
+    for name, text in by_page.items():
         assert noise.on_pages(text) == text, f"{name}: run benchmarks/noise.py"
 
 
@@ -212,8 +212,8 @@ def test_effects_of_constants_are_those_of_the_agents_of_today(import_benchmark:
     data, page = json.loads(constants.STORED.read_text()), (ROOT / "docs/one-pass.md").read_text()
     assert marked.block(page, "constants") == constants.table(data)
     assert list(data) == ["one-pass-pricing", "one-pass-mnl"]
-    for agent, found in data.items():
-        assert found["code"] == constants.code(agent), f"run constants.py {agent} --store"
+    for agent, stored in data.items():
+        assert stored["code"] == constants.code(agent), f"run constants.py {agent} --store"
 
 
 def test_regret_of_private_tuning_is_that_of_the_agents_of_today(import_benchmark: Any) -> None:
@@ -242,8 +242,8 @@ def test_the_page_of_accounts_is_written_from_the_stored_result(lifetime: Any) -
     assert lifetime.on_page(page, data) == page
     stale = {
         f"lifetime.py {part}: {name}"
-        for part, found in data.items()
-        for name, digest in found.get("agents", {}).items()
+        for part, stored in data.items()
+        for name, digest in stored.get("agents", {}).items()
         if lifetime.code(name) != digest
     }
     assert not stale, f"run again, or rekey.py where no number can have changed: {', '.join(stale)}"
@@ -262,10 +262,10 @@ def others(import_benchmark: Any) -> Any:
 
 
 def test_the_page_of_worlds_is_written_from_stored_results(others: Any) -> None:
-    marked, found = importlib.import_module("marked"), others.worlds()
+    marked, worlds = importlib.import_module("marked"), others.worlds()
     page = (others.DOCS / "outside.md").read_text()
-    assert marked.block(page, "worlds") == others.outside(found)
-    assert marked.block(page, "leads") == others.leads(found)
+    assert marked.block(page, "worlds") == others.outside(worlds)
+    assert marked.block(page, "leads") == others.leads(worlds)
 
 
 def test_worlds_are_compared_within_trust_models(others: Any) -> None:

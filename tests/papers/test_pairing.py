@@ -37,8 +37,8 @@ def two_sided(first: Measured, second: Measured) -> float | None:
 def test_differences_are_the_paired_t_test(values: Any, seed: int) -> None:
     other = values + np.random.default_rng(seed).normal(0.3, 1.0, len(values))
     reference = stats.ttest_rel(values, other)
-    found = two_sided(one(values), one(other))
-    assert found == pytest.approx(reference.pvalue, rel=1e-6, abs=1e-12)
+    p = two_sided(one(values), one(other))
+    assert p == pytest.approx(reference.pvalue, rel=1e-6, abs=1e-12)
     (a, b), count = jackknife(one(values), one(other))
     expected = reference.confidence_interval(0.95)
     assert count == len(values)
@@ -50,8 +50,8 @@ def test_differences_are_the_paired_t_test(values: Any, seed: int) -> None:
         assert (got.low, got.high) == pytest.approx(
             (expected.low, expected.high), rel=1e-6, abs=1e-9
         )
-    found = two_sided(one(values), constant(2.5))
-    assert found == pytest.approx(stats.ttest_1samp(values, 2.5).pvalue, rel=1e-5, abs=1e-12)
+    p = two_sided(one(values), constant(2.5))
+    assert p == pytest.approx(stats.ttest_1samp(values, 2.5).pvalue, rel=1e-5, abs=1e-12)
 
 
 def test_ratios_by_the_delta_method() -> None:
@@ -59,12 +59,12 @@ def test_ratios_by_the_delta_method() -> None:
     over = rng.normal(50, 5, 400)
     values = 0.5 * over + rng.normal(0.3, 2, 400)
     columns = tuple(dict(enumerate(v)) for v in (values, over))
-    (found,), _ = jackknife(Measured(columns, ratio))
+    (ratios,), _ = jackknife(Measured(columns, ratio))
     centre = values.mean() / over.mean()
     error = (values - centre * over).std(ddof=1) / over.mean() / np.sqrt(400)
     expected = 2 * stats.t.sf(abs(centre - 0.5) / error, 399)
-    assert p_value(found - 0.5) == pytest.approx(expected, rel=0.05)
-    got = interval(found, len(found) - 1)
+    assert p_value(ratios - 0.5) == pytest.approx(expected, rel=0.05)
+    got = interval(ratios, len(ratios) - 1)
     assert got.mean == pytest.approx(centre)
     assert got.high - got.low == pytest.approx(2 * stats.t.ppf(0.975, 399) * error, rel=0.01)
 
@@ -101,8 +101,8 @@ def test_the_interval_covers_at_small_samples_too(n: int) -> None:
     samples = rng.normal(1.0, 3.0, (4000, n))
     inside = 0
     for sample in samples:
-        found = interval(leave_one_out(sample), len(sample))
-        inside += found.low <= 1.0 <= found.high
+        limits = interval(leave_one_out(sample), len(sample))
+        inside += limits.low <= 1.0 <= limits.high
     assert stats.binomtest(inside, 4000, 0.95).pvalue > 1e-3
 
 
@@ -110,5 +110,5 @@ def test_comparisons_carry_the_p_value() -> None:
     rng = np.random.default_rng(0)
     common = rng.normal(100, 10, 12)
     low, high = common + rng.normal(0, 1, 12), common + rng.normal(2, 1, 12)
-    (found,) = judge(claim(), [curve(high, rho=0.1), curve(low, rho=1.0)], ()).comparisons
-    assert found.p_value == pytest.approx(stats.ttest_rel(low, high).pvalue)
+    (comparison,) = judge(claim(), [curve(high, rho=0.1), curve(low, rho=1.0)], ()).comparisons
+    assert comparison.p_value == pytest.approx(stats.ttest_rel(low, high).pvalue)

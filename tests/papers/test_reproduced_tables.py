@@ -33,17 +33,19 @@ def test_tables_and_samples_are_written_everywhere(
 ) -> None:
     figure_data |= {"tables": [TABLE], "samples": [2, 9]}
     figure = Figure.model_validate(figure_data)
-    found = run_figure(figure, tmp_path, workers=1)
+    reproduced = run_figure(figure, tmp_path, workers=1)
     few = run_figure(figure, tmp_path, replicates=2, workers=1)
-    (judgement,) = found.judgements
+    (judgement,) = reproduced.judgements
     assert list(judgement.samples) == [2]
     assert judgement.samples[2].comparisons == few.judgements[0].comparisons
     assert few.judgements[0].samples == {}
-    (curve,) = (c for c in found.curves if c.axes["explore"] == 5 and c.axes["contexts"] == "raw")
+    (curve,) = (
+        c for c in reproduced.curves if c.axes["explore"] == 5 and c.axes["contexts"] == "raw"
+    )
     mean, sd = curve.series.regret[:, -1].mean(), curve.series.regret[:, -1].std(ddof=1)
     said = f"{mean:.1f} ± {sd:.1f} [3.0 ± 1.0]"
     wide = Console(file=io.StringIO(), width=400)
-    reproduction.Reproduction("made-up", tmp_path, (found,), tmp_path).table(wide)
+    reproduction.Reproduction("made-up", tmp_path, (reproduced,), tmp_path).table(wide)
     run_figure(figure, tmp_path, workers=1)
     printed = wide.file.getvalue()  # type: ignore[attr-defined]
     page, notes = ((tmp_path / f"figure.{kind}").read_text() for kind in ("html", "md"))
@@ -89,9 +91,9 @@ def no_data(monkeypatch: Any, tmp_path: Path) -> None:
 def test_tasks_without_data_are_left_out(
     figure_data: dict[str, Any], tmp_path: Path, no_data: None
 ) -> None:
-    found = run_figure(missing(figure_data, 0), tmp_path, workers=1)
-    assert {c.axes["contexts"] for c in found.curves} == {"clip"} and not found.skipped
-    assert "ml-25m" in found.facts["left out"]
+    reproduced = run_figure(missing(figure_data, 0), tmp_path, workers=1)
+    assert {c.axes["contexts"] for c in reproduced.curves} == {"clip"} and not reproduced.skipped
+    assert "ml-25m" in reproduced.facts["left out"]
 
 
 def test_figures_without_data_are_skipped(
@@ -160,8 +162,8 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
 
     study["suite"] |= {"replicates": 16, "block": 4}
     figure = Figure.model_validate(study)
-    found = run_figure(figure, tmp_path, workers=1)
-    assert found.judgements[0].verdict == "HOLDS" and found.rounds == 2 * 16 * 80
+    reproduced = run_figure(figure, tmp_path, workers=1)
+    assert reproduced.judgements[0].verdict == "HOLDS" and reproduced.rounds == 2 * 16 * 80
     result = evaluate(
         "DPB/Recommendation-v0",
         {
@@ -173,7 +175,7 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
         env_kwargs=study["suite"]["tasks"][0]["env_kwargs"],
         progress=False,
     )
-    for curve in found.curves:
+    for curve in reproduced.curves:
         label = curve.series.agent
         assert curve.series.regret[:, -1] == pytest.approx(result.final_regret(label))
         assert set(curve.recorded["true-value"]) == set(range(16))
@@ -184,11 +186,11 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
             naive = curve.series.reward[i, -1] / 80
             assert record["naive-error"] == pytest.approx(abs(naive - record["true-value"]))
     # a uniform log: the same customers, so the same oracle for both agents
-    one, other = (curve.recorded["oracle-value"] for curve in found.curves)
+    one, other = (curve.recorded["oracle-value"] for curve in reproduced.curves)
     assert one == other
     again = run_figure(figure, tmp_path, workers=1)
     assert again.rounds == 0
-    for before, after in zip(found.curves, again.curves):
+    for before, after in zip(reproduced.curves, again.curves):
         assert before.recorded == after.recorded
         assert np.array_equal(before.series.regret, after.series.regret)
     manifest = tmp_path / "measured/manifest.json"
@@ -198,15 +200,15 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
     with pytest.warns(RuntimeWarning, match="digest"):
         mended = run_figure(figure, tmp_path, workers=1)
     assert mended.rounds == 4 * 80
-    assert [c.recorded for c in mended.curves] == [c.recorded for c in found.curves]
+    assert [c.recorded for c in mended.curves] == [c.recorded for c in reproduced.curves]
     assert "recorded" in json.loads((tmp_path / "verdicts.json").read_text())["curves"][0]
 
 
 def test_a_failing_agent_of_a_study(study: dict[str, Any], tmp_path: Path) -> None:
     study["suite"]["agents"][1]["name"] = "adaprivate-user-ts"  # the problem names no users
-    found = run_figure(Figure.model_validate(study), tmp_path, workers=1)
-    assert len(found.failures) == 2 and "max_rounds_per_user" in found.failures[0]
-    assert [curve.series.agent for curve in found.curves] == ["LinUCB"]
+    reproduced = run_figure(Figure.model_validate(study), tmp_path, workers=1)
+    assert len(reproduced.failures) == 2 and "max_rounds_per_user" in reproduced.failures[0]
+    assert [curve.series.agent for curve in reproduced.curves] == ["LinUCB"]
 
 
 def test_the_quick_version_of_a_study_is_small(study: dict[str, Any], tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ def test_pages_are_self_contained_and_say_the_same(only: Figure, tmp_path: Path)
     picture = base64.b64decode(page.sources[0][22:])
     assert picture == (tmp_path / "fig1/figure.png").read_bytes()
     notes = (tmp_path / "fig1/figure.md").read_text()
-    for found in (text, notes):
-        assert done.figures[0].judgements[0].verdict in found
-        assert "non-private" in found
+    for written in (text, notes):
+        assert done.figures[0].judgements[0].verdict in written
+        assert "non-private" in written
     assert notes.count("\n| ") >= 1 + 6 + 4
     widths = [line.count(" | ") for line in re.findall(r"^\| .*\|$", notes, re.M)]
     assert set(widths) == {2, 3, 4, 6}
@@ -152,11 +152,11 @@ def test_a_failing_agent_leaves_its_claims_undecided(
     )
     other = {**figure_data["claims"][0], "id": "dpmnl-too", "where": {"agent": "dpmnl"}}
     figure_data["claims"].append(other)
-    found = run_figure(Figure.model_validate(figure_data), tmp_path, workers=1)
-    assert len(found.failures) == 4 and "divides by zero" in found.failures[0]
-    assert found.judgements[0].comparisons
-    assert found.judgements[1].verdict == "UNDECIDED"
-    assert "failed" in found.facts
+    reproduced = run_figure(Figure.model_validate(figure_data), tmp_path, workers=1)
+    assert len(reproduced.failures) == 4 and "divides by zero" in reproduced.failures[0]
+    assert reproduced.judgements[0].comparisons
+    assert reproduced.judgements[1].verdict == "UNDECIDED"
+    assert "failed" in reproduced.facts
 
 
 def test_the_same_for_any_number_of_workers(only: Figure, tmp_path: Path) -> None:

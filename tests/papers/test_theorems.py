@@ -16,11 +16,11 @@ from dpb_gym.papers.theorems import PAPERS, least_power
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee, objective_cs
 
 
-def number(found: Bounds, quantity: str, statement: str = "", sound: bool = False) -> float:
+def number(theory: Bounds, quantity: str, statement: str = "", sound: bool = False) -> float:
     """Return the one number whose quantity and statement begin with these words."""
     (line,) = (
         line
-        for line in found.lines
+        for line in theory.lines
         if line.quantity.startswith(quantity) and line.statement.startswith(statement)
     )
     value = line.sound if sound else line.printed
@@ -30,18 +30,18 @@ def number(found: Bounds, quantity: str, statement: str = "", sound: bool = Fals
 
 def test_releases_of_the_assortment_paper() -> None:
     """The noise at T = 10^4, d = 5, K = 10, rho = 1, 90% for ten estimates."""
-    found = bounds("private-assortment", calls=10)
+    theory = bounds("private-assortment", calls=10)
     plan = objective_cs(0.09, dim=5, rank=5)
-    assert number(found, "Delta") == pytest.approx(plan.ridge) == pytest.approx(442.447, abs=1e-3)
+    assert number(theory, "Delta") == pytest.approx(plan.ridge) == pytest.approx(442.447, abs=1e-3)
     assert (
-        number(found, "sigma of") == pytest.approx(plan.sigma) == pytest.approx(199.652, abs=1e-3)
+        number(theory, "sigma of") == pytest.approx(plan.sigma) == pytest.approx(199.652, abs=1e-3)
     )
-    assert number(found, "sigma^2") == pytest.approx(1500)
-    assert number(found, "shift") == pytest.approx(2 * 5240.6, rel=1e-5)
-    assert number(found, "sensitivity") ** 2 == pytest.approx(20)
-    assert number(found, "sensitivity", sound=True) ** 2 == pytest.approx(200)
+    assert number(theory, "sigma^2") == pytest.approx(1500)
+    assert number(theory, "shift") == pytest.approx(2 * 5240.6, rel=1e-5)
+    assert number(theory, "sensitivity") ** 2 == pytest.approx(20)
+    assert number(theory, "sensitivity", sound=True) ** 2 == pytest.approx(200)
     # A tree of 14 levels with the sound noise costs rho_2 at the true sensitivity.
-    sigma = math.sqrt(number(found, "sigma^2", sound=True))
+    sigma = math.sqrt(number(theory, "sigma^2", sound=True))
     assert 14 * 200 / (2 * sigma**2) == pytest.approx(0.1)
 
 
@@ -53,28 +53,28 @@ def test_the_bound_of_theorem_4_of_the_assortment_paper(
     horizon: int, pilot: float, rest: float
 ) -> None:
     """In units of T, with the most favourable kappa and sigma_0 (erratum A18)."""
-    found = bounds("private-assortment", horizon=horizon)
-    assert number(found, "T0") / horizon == pytest.approx(pilot, rel=0.06)
-    assert number(found, "bound") / horizon == pytest.approx(rest, rel=0.02)
-    assert 16 < found.vacuous[0].power < 17
+    theory = bounds("private-assortment", horizon=horizon)
+    assert number(theory, "T0") / horizon == pytest.approx(pilot, rel=0.06)
+    assert number(theory, "bound") / horizon == pytest.approx(rest, rel=0.02)
+    assert 16 < theory.vacuous[0].power < 17
 
 
 def test_releases_of_the_pricing_paper() -> None:
     """The printed noise at d = 3, T = 10^5, epsilon = 1, by hand."""
-    found = bounds("private-pricing")
+    theory = bounds("private-pricing")
     m, updates, delta = 17, 50, 1e-10
     node = 1 / (2 * m * math.log(2 * m / delta))
-    assert number(found, "sigma of a node") == pytest.approx(
+    assert number(theory, "sigma of a node") == pytest.approx(
         math.sqrt(2 * math.log(1.25 * 2 * m / delta)) / node
     )
-    assert number(found, "D_inf") == updates
+    assert number(theory, "D_inf") == updates
     own = 1 / (2 * math.sqrt(2 * updates * math.log(2 * updates / delta)))
-    assert number(found, "epsilon") == pytest.approx(own)
+    assert number(theory, "epsilon") == pytest.approx(own)
     nu = 8 * math.sqrt(8 * math.log(4 * updates / delta) + 4 * own) / own
-    assert number(found, "sigma of an") == pytest.approx(nu) == pytest.approx(12661, abs=1)
-    assert number(found, "ridge") == pytest.approx(627_199, abs=1)
-    assert round(number(found, "B2")) == 2983
-    sigma = number(found, "sigma of a node", sound=True)
+    assert number(theory, "sigma of an") == pytest.approx(nu) == pytest.approx(12661, abs=1)
+    assert number(theory, "ridge") == pytest.approx(627_199, abs=1)
+    assert round(number(theory, "B2")) == 2983
+    sigma = number(theory, "sigma of a node", sound=True)
     tree = Guarantee(
         "joint", "user-round", curve=Composition.of(GaussianEvent(sigma, math.sqrt(2), count=m))
     )
@@ -87,10 +87,10 @@ def test_releases_of_the_pricing_paper() -> None:
 )
 def test_theorems_1_and_2_of_the_pricing_paper(horizon: int, regret: float, pilot: float) -> None:
     """In units of T, with half of epsilon = 1 for each releaser (erratum P11)."""
-    found = bounds("private-pricing", horizon=horizon, epsilon=0.5)
-    assert number(found, "bound", "Theorem 1") / horizon == pytest.approx(regret, rel=0.05)
-    assert number(found, "T0") / horizon == pytest.approx(pilot, rel=0.05)
-    assert number(found, "bound", "Theorem 2") > number(found, "T0")
+    theory = bounds("private-pricing", horizon=horizon, epsilon=0.5)
+    assert number(theory, "bound", "Theorem 1") / horizon == pytest.approx(regret, rel=0.05)
+    assert number(theory, "T0") / horizon == pytest.approx(pilot, rel=0.05)
+    assert number(theory, "bound", "Theorem 2") > number(theory, "T0")
 
 
 def test_theorems_1_and_2_by_hand_where_the_last_term_of_rho_is_the_largest() -> None:
@@ -107,11 +107,11 @@ def test_theorems_1_and_2_by_hand_where_the_last_term_of_rho_is_the_largest() ->
     gamma = K * (noise + (2 * G + 3) * math.sqrt(first))
     pilot = 32 * math.ceil((2 * G + 3) * second / math.sqrt(5 * d * log) + nu * G) ** 2
     root = math.sqrt(4.6 * d * T * log)
-    found = bounds("private-pricing", dim=d, horizon=T, zeta=zeta, s=s, epsilon=epsilon)
-    assert number(found, "bound", "Theorem 1") == pytest.approx(2 * gamma * root)
-    assert number(found, "T0") == pytest.approx(pilot * math.log(d * T) ** 2)
+    theory = bounds("private-pricing", dim=d, horizon=T, zeta=zeta, s=s, epsilon=epsilon)
+    assert number(theory, "bound", "Theorem 1") == pytest.approx(2 * gamma * root)
+    assert number(theory, "T0") == pytest.approx(pilot * math.log(d * T) ** 2)
     later = 2 * 4 * s * K**2 * math.sqrt(d * log) * root
-    assert number(found, "bound", "Theorem 2") - number(found, "T0") == pytest.approx(
+    assert number(theory, "bound", "Theorem 2") - number(theory, "T0") == pytest.approx(
         later, rel=1e-3
     )
 
@@ -122,11 +122,11 @@ def test_theorem_2_of_the_pricing_paper_needs_long_horizons(dim: int, power: int
     customers = rng.uniform(-1, 1, size=(100_000, dim - 1))
     phi = np.column_stack([customers, -rng.random(len(customers))]) / math.sqrt(dim)
     kappa = np.linalg.eigvalsh(phi.T @ phi / len(phi))[0]
-    found = bounds("private-pricing", dim=dim)
-    assert found.parameters["kappa"] == pytest.approx(kappa, rel=0.02)
-    condition = found.vacuous[1].condition
+    theory = bounds("private-pricing", dim=dim)
+    assert theory.parameters["kappa"] == pytest.approx(kappa, rel=0.02)
+    condition = theory.vacuous[1].condition
     assert condition is not None and math.floor(condition) == power
-    assert found.sentences[-1] == f"Theorem 2 needs T >= 10^{condition:.1f}."
+    assert theory.sentences[-1] == f"Theorem 2 needs T >= 10^{condition:.1f}."
 
 
 def test_the_parameters_of_the_theorems_are_those_of_the_agent() -> None:
@@ -135,10 +135,10 @@ def test_the_parameters_of_the_theorems_are_those_of_the_agent() -> None:
     D = constants.most_updates("general", d, T)
     calls = constants.calls(demand, "literal", True, D, T, (1.0, T**-2), (1.0, T**-2))
     general = constants.choose("general", demand, d, T, 1.0, calls.nu)
-    found = bounds("private-pricing")
+    theory = bounds("private-pricing")
     expected = 2 * general.gamma * math.sqrt(4.6 * d * T * math.log(T))
-    assert number(found, "bound", "Theorem 1") == pytest.approx(expected)
-    assert number(found, "sigma of a node") == pytest.approx(calls.gram_sigma)
+    assert number(theory, "bound", "Theorem 1") == pytest.approx(expected)
+    assert number(theory, "sigma of a node") == pytest.approx(calls.gram_sigma)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_the_parameters_of_the_theorems_are_those_of_the_agent() -> None:
     [(0.5, 9.70, 7.03), (1.0, 4.90, 3.73), (2.0, 2.50, 1.99), (5.0, 1.055, 0.892)],
 )
 def test_noise_of_the_recommendation_paper(epsilon: float, printed: float, exact: float) -> None:
-    found = bounds("adaprivate-ts", epsilon=epsilon)
-    assert number(found, "sigma of a batch") == pytest.approx(printed, rel=5e-3)
+    theory = bounds("adaprivate-ts", epsilon=epsilon)
+    assert number(theory, "sigma of a batch") == pytest.approx(printed, rel=5e-3)
 
     def delta(sigma: float) -> float:  # of the Gaussian mechanism at sensitivity 1
         left = stats.norm.cdf(0.5 / sigma - epsilon * sigma)
@@ -155,14 +155,14 @@ def test_noise_of_the_recommendation_paper(epsilon: float, printed: float, exact
         return float(left - math.exp(epsilon) * right)
 
     sigma = optimize.brentq(lambda x: delta(x) - 1e-5, 0.3, 30.0)
-    assert number(found, "sigma of a batch", sound=True) == pytest.approx(sigma, rel=1e-5)
+    assert number(theory, "sigma of a batch", sound=True) == pytest.approx(sigma, rel=1e-5)
     assert sigma == pytest.approx(exact, rel=5e-3)
 
 
 def test_the_true_epsilon_of_eq_3_6_by_integration() -> None:
-    found = bounds("adaprivate-ts", epsilon=1.0, q=0.5)
-    sigma = number(found, "sigma of a sampled batch")
-    true = number(found, "epsilon", sound=True)
+    theory = bounds("adaprivate-ts", epsilon=1.0, q=0.5)
+    sigma = number(theory, "sigma of a sampled batch")
+    true = number(theory, "epsilon", sound=True)
 
     def excess(x: float) -> float:
         mixed = 0.5 * stats.norm.pdf(x, 0, sigma) + 0.5 * stats.norm.pdf(x, 1, sigma)
@@ -173,14 +173,14 @@ def test_the_true_epsilon_of_eq_3_6_by_integration() -> None:
 
 
 def test_eq_3_18_and_the_noise_that_is_added_up() -> None:
-    found = bounds("adaprivate-ts", horizon=3000, batch=300, dim=4, failure=0.1)
-    sigma = number(found, "sigma of a batch")
+    theory = bounds("adaprivate-ts", horizon=3000, batch=300, dim=4, failure=0.1)
+    sigma = number(theory, "sigma of a batch")
     each = 2 * sigma * 2 * (1 + math.sqrt(2 * math.log(200) / 4)) * 4
     batches = range(1, 11)
     harmonic = each * sum(1 / k for k in batches)
-    assert harmonic <= number(found, "bound") == pytest.approx(each * (1 + math.log(10)))
+    assert harmonic <= number(theory, "bound") == pytest.approx(each * (1 + math.log(10)))
     added = each * sum(math.sqrt(k) / k for k in batches)
-    assert added <= number(found, "the same") <= 1.1 * added
+    assert added <= number(theory, "the same") <= 1.1 * added
 
 
 def test_the_first_horizon_of_a_bound() -> None:
@@ -190,9 +190,9 @@ def test_the_first_horizon_of_a_bound() -> None:
 
 
 def test_infinite_powers_are_none_in_json() -> None:
-    found = bounds("private-assortment", dim=10**6, capacity=10**6, rho=1e-9, kappa=1e-9)
-    assert "vacuous up to T = 10^300" in found.sentences[0]
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    theory = bounds("private-assortment", dim=10**6, capacity=10**6, rho=1e-9, kappa=1e-9)
+    assert "vacuous up to T = 10^300" in theory.sentences[0]
+    plain = json.loads(json.dumps(theory.to_dict(), allow_nan=False))
     assert plain["vacuous"] == [{"statement": "Theorem 4", "power": None, "condition": None}]
     assert {line["statement"] for line in plain["lines"]} >= {"Theorem 1", "Lemma S6"}
 

@@ -41,8 +41,8 @@ def test_the_interval_is_paired() -> None:
     """Student's interval of the differences, and far narrower than unpaired."""
     common = noisy(100, 0, sd=30)
     low, high = common + noisy(0, 1), common + noisy(2, 2)
-    found = judge(claim(), [curve(high, rho=0.1), curve(low, rho=1.0)], ())
-    (comparison,) = found.comparisons
+    judgement = judge(claim(), [curve(high, rho=0.1), curve(low, rho=1.0)], ())
+    (comparison,) = judgement.comparisons
     reference = stats.ttest_rel(high, low).confidence_interval(0.95)
     assert comparison.effect.mean == pytest.approx((high - low).mean())
     assert comparison.effect.low == pytest.approx(reference.low)
@@ -61,9 +61,9 @@ def test_only_shared_replicates_count() -> None:
     assert comparison.effect.low == pytest.approx(1.0)
     assert comparison.effect.high == pytest.approx(1.0)
     apart = curve([1.0, 2.0], replicates=[20, 21], rho=0.1)
-    found = judge(claim(), [first, apart], ())
-    assert found.verdict == UNDECIDED
-    assert "share no replicate" in found.summary
+    judgement = judge(claim(), [first, apart], ())
+    assert judgement.verdict == UNDECIDED
+    assert "share no replicate" in judgement.summary
 
 
 # ------------------------------------------------------------------ outcomes
@@ -91,10 +91,10 @@ def test_outcomes(difference: float, sd: float, outcome: str, kind: str, expect:
     right = curve(noisy(100, 0, sd=sd), rho=0.1)
     left = curve(noisy(100 - sign * difference, 1, sd=sd), rho=1.0)
     given_ = {"along": "rho"} if kind == "along" else {"where": {"rho": 1.0}, "than": {"rho": 0.1}}
-    found = judge(claim(expect=expect, **given_), [left, right], ())
-    assert [c.outcome for c in found.comparisons] == [outcome]
+    judgement = judge(claim(expect=expect, **given_), [left, right], ())
+    assert [c.outcome for c in judgement.comparisons] == [outcome]
     expected = {SUPPORTED: HOLDS, CONTRADICTED: FAILS, OPEN: UNDECIDED, EQUAL: NO_DIFFERENCE}
-    assert found.verdict == expected[outcome]
+    assert judgement.verdict == expected[outcome]
 
 
 @pytest.mark.parametrize("n", [1, 2, MIN_REPLICATES - 1, MIN_REPLICATES])
@@ -102,22 +102,22 @@ def test_outcomes(difference: float, sd: float, outcome: str, kind: str, expect:
 def test_few_replicates_decide_nothing(n: int, near: bool) -> None:
     curves = [curve(noisy(9, 0, n, 0.01), rho=0.1), curve(noisy(1, 1, n, 0.01), rho=1.0)]
     one = claim(value=9.0, where={"rho": 0.1}, expect="near", tolerance=1.0) if near else claim()
-    found = judge(one, curves, ())
-    assert found.verdict == (HOLDS if n >= MIN_REPLICATES else UNDECIDED)
-    assert (f"{n} replicates decide nothing" in found.summary) == (n < MIN_REPLICATES)
-    assert found.comparisons[0].replicates == n
+    judgement = judge(one, curves, ())
+    assert judgement.verdict == (HOLDS if n >= MIN_REPLICATES else UNDECIDED)
+    assert (f"{n} replicates decide nothing" in judgement.summary) == (n < MIN_REPLICATES)
+    assert judgement.comparisons[0].replicates == n
 
 
 def test_tolerance_and_least() -> None:
     left, right = curve(noisy(103, 0, sd=0.1), rho=1.0), curve(noisy(100, 0, sd=0.1), rho=0.1)
     for tolerance, outcome in ((0.0, CONTRADICTED), (0.02, CONTRADICTED), (0.05, SUPPORTED)):
-        found = judge(claim(tolerance=tolerance), [left, right], ())
-        assert found.comparisons[0].outcome == outcome
+        judgement = judge(claim(tolerance=tolerance), [left, right], ())
+        assert judgement.comparisons[0].outcome == outcome
     # a claim with a tolerance says itself which miss counts: 0.5% is not equal
     near = curve(noisy(100.5, 0, sd=0.01), rho=1.0)
     for tolerance, outcome in ((0.0, EQUAL), (1e-6, CONTRADICTED)):
-        found = judge(claim(tolerance=tolerance), [near, right], ())
-        assert found.comparisons[0].outcome == outcome
+        judgement = judge(claim(tolerance=tolerance), [near, right], ())
+        assert judgement.comparisons[0].outcome == outcome
     # an interval around the edge of the tolerance decides nothing, however narrow it is
     edge = curve(noisy(102, 0, sd=0.5), rho=1.0)
     assert judge(claim(tolerance=0.02), [edge, right], ()).comparisons[0].outcome == OPEN
@@ -139,8 +139,8 @@ def test_tolerance_and_least() -> None:
 )
 def test_near_a_number(mean: float, sd: float, outcome: str) -> None:
     one = curve(noisy(mean, 4, sd=sd), rho=1.0)
-    found = judge(claim(value=1.0, expect="near", tolerance=0.1), [one], ())
-    assert found.comparisons[0].outcome == outcome
+    judgement = judge(claim(value=1.0, expect="near", tolerance=0.1), [one], ())
+    assert judgement.comparisons[0].outcome == outcome
 
 
 def test_below_and_above_a_number() -> None:
@@ -161,14 +161,14 @@ def test_along_compares_neighbours_within_equal_other_axes() -> None:
         for K in (5, 10)
     ]
     curves.append(curve(noisy(3, 5), rho=None, capacity=None, contexts="raw"))
-    found = judge(claim(), curves, ("contexts",))
-    assert sorted((c.left, c.right) for c in found.comparisons) == [
+    judgement = judge(claim(), curves, ("contexts",))
+    assert sorted((c.left, c.right) for c in judgement.comparisons) == [
         ("rho=1, capacity=10", "rho=0.1"),
         ("rho=1, capacity=5", "rho=0.1"),
         ("rho=5, capacity=10", "rho=1"),
         ("rho=5, capacity=5", "rho=1"),
     ]
-    assert found.verdict == HOLDS
+    assert judgement.verdict == HOLDS
 
 
 def test_counterparts_agree_on_every_other_axis_that_both_have() -> None:
@@ -193,8 +193,8 @@ def test_counterparts_agree_on_every_other_axis_that_both_have() -> None:
 
 
 def test_nothing_to_compare_is_undecided() -> None:
-    found = judge(claim(where={"rho": 7.0}), [curve([1.0, 2.0], rho=1.0)], ())
-    assert found.verdict == UNDECIDED and "no curves" in found.summary
+    judgement = judge(claim(where={"rho": 7.0}), [curve([1.0, 2.0], rho=1.0)], ())
+    assert judgement.verdict == UNDECIDED and "no curves" in judgement.summary
     twice = [curve([1.0, 2.0], rho=1.0), curve([1.0, 2.0], rho=1.0)]
     assert "give another axis" in judge(claim(), twice, ()).summary
 
@@ -265,10 +265,10 @@ def test_variants_are_judged_separately() -> None:
     curves = [
         curve(noisy(value, value), rho=rho, contexts=contexts) for contexts, rho, value in cells
     ]
-    found = judge(claim(), curves, ("contexts",))
-    assert found.verdict == CONDITIONAL
-    assert found.variants == {"raw": HOLDS, "clip": FAILS}
-    assert found.summary == (
+    judgement = judge(claim(), curves, ("contexts",))
+    assert judgement.verdict == CONDITIONAL
+    assert judgement.variants == {"raw": HOLDS, "clip": FAILS}
+    assert judgement.summary == (
         "1 of 2 comparisons support it, 1 contradict it (clip rho=1 against rho=0.1)"
     )
 
@@ -278,11 +278,11 @@ def test_claims_whose_conditions_are_not_met_are_not_tested() -> None:
     curves = [curve(noisy(100, 0, sd=0.1), rho=0.1), curve(noisy(90, 1, sd=0.1), rho=1.0)]
     for expect in ("falls", "grows"):
         plain = judge(claim(expect=expect), curves, ())
-        found = judge(claim(expect=expect, untested="Other data."), curves, ())
-        assert plain.verdict in (HOLDS, FAILS) and found.verdict == NOT_TESTED
-        assert set(found.variants.values()) == {NOT_TESTED}
-        assert found.comparisons == plain.comparisons
-        assert found.summary == f"Other data. In this run {plain.summary}"
+        untested = judge(claim(expect=expect, untested="Other data."), curves, ())
+        assert plain.verdict in (HOLDS, FAILS) and untested.verdict == NOT_TESTED
+        assert set(untested.variants.values()) == {NOT_TESTED}
+        assert untested.comparisons == plain.comparisons
+        assert untested.summary == f"Other data. In this run {plain.summary}"
     with pytest.raises(ValidationError, match="control"):
         claim(by="control", untested="Other data.")
 
@@ -291,15 +291,15 @@ def test_equal_is_symmetric_and_takes_the_claims_least_effect() -> None:
     """The same pair of curves is equal for "falls" and "grows", at 1% and not at 0.01%."""
     right, left = curve(noisy(100, 0, sd=0.1), rho=0.1), curve(noisy(100, 1, sd=0.1), rho=1.0)
     for expect in ("falls", "grows"):
-        found = judge(claim(expect=expect), [left, right], ())
-        assert found.verdict == NO_DIFFERENCE
-        assert "1 show no difference" in found.summary
+        judgement = judge(claim(expect=expect), [left, right], ())
+        assert judgement.verdict == NO_DIFFERENCE
+        assert "1 show no difference" in judgement.summary
         strict = judge(claim(expect=expect, least=1e-4), [left, right], ())
         assert strict.verdict in (UNDECIDED, FAILS)
 
 
 def test_what_was_chosen_is_said_and_does_not_decide() -> None:
     curves = [curve(noisy(100, 0, sd=0.1), rho=0.1), curve(noisy(90, 1, sd=0.1), rho=1.0)]
-    plain, found = (judge(claim(chosen=text), curves, ()) for text in ("", "T = 10,000"))
-    assert found.verdict == plain.verdict == HOLDS
-    assert found.summary == f"{plain.summary}; chosen here: T = 10,000"
+    plain, chosen = (judge(claim(chosen=text), curves, ()) for text in ("", "T = 10,000"))
+    assert chosen.verdict == plain.verdict == HOLDS
+    assert chosen.summary == f"{plain.summary}; chosen here: T = 10,000"

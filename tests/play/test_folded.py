@@ -89,8 +89,8 @@ def test_folded_rounds_equal_single_rounds(name):
                     assert not own.flags.writeable
         played, responses, seen = (np.concatenate(parts_) for parts_ in zip(*parts))
         np.testing.assert_array_equal(played, actions[t : t + n])
-        found = [response(problem)(feedback) for _, _, feedback, _ in expected[t : t + n]]
-        np.testing.assert_array_equal(responses, found)
+        wanted = [response(problem)(feedback) for _, _, feedback, _ in expected[t : t + n]]
+        np.testing.assert_array_equal(responses, wanted)
         assert seen.all()
         t += n
         instance.advance()

@@ -239,8 +239,8 @@ def test_without_a_compiler_the_bits_are_the_same(run):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = dict(line.split() for line in done.stdout.splitlines())
-    assert found == {
+    digests = dict(line.split() for line in done.stdout.splitlines())
+    assert digests == {
         game: digest(run, game) for game in ("pricing", "assortment", "recommendation")
     }
 

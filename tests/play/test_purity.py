@@ -447,16 +447,16 @@ def refused(function, kinds=(State,), role="act"):
 
 def carried(put, get, s, x):
     """Return what `get` returns after the responses 0.25 and 0.75, twice."""
-    found = []
+    answers = []
     for y in (0.25, 0.75) * 2:
         put(s, x, y)
-        found.append(get(s, x))
-    return found
+        answers.append(get(s, x))
+    return answers
 
 
-def shows(found):
+def shows(answers):
     """Whether it tells the responses apart."""
-    return found[0] == found[2] != found[1] == found[3]
+    return answers[0] == answers[2] != answers[1] == answers[3]
 
 
 @pytest.fixture
@@ -526,11 +526,11 @@ def test_reads_beyond_an_array_are_a_leak_without_bounds_checks(uncached, monkey
         beyond_get(s, memory)
     monkeypatch.setattr(_jit, "checked", _jit.vectorised)
     without = jit(beyond_get)
-    found = []
+    answers = []
     for y in (0.25, 0.75) * 2:
         memory[3] = y
-        found.append(without(s, memory))
-    assert found == [0.25, 0.75] * 2
+        answers.append(without(s, memory))
+    assert answers == [0.25, 0.75] * 2
 
 
 def longer_get(s, x):
@@ -682,20 +682,20 @@ def prices(algorithm, demands=(0.0, 1.0, 1.0, 0.0, 1.0)):
     algorithm.protects = ("joint", "user-round")
     agent = Player(algorithm)
     agent.set_up(problem.info, AgentStreams([0]), "rho=1")
-    instance, found = problem.instance([0]), []
+    instance, answers = problem.instance([0]), []
     for demand in demands:
         context = instance.context()
         price = agent.act(context)
         feedback = instance.respond(price).feedback._replace(demand=np.array([demand]))
         agent.observe(context, price, feedback)
         instance.advance()
-        found.append(float(agent.act(instance.context())[0]))
-    return found
+        answers.append(float(agent.act(instance.context())[0]))
+    return answers
 
 
-def follows(found, demands=(0.0, 1.0, 1.0, 0.0, 1.0)):
+def follows(answers, demands=(0.0, 1.0, 1.0, 0.0, 1.0)):
     """Whether the price is a function of the last response, and not constant."""
-    told = {d: {p for p, own in zip(found, demands) if own == d} for d in (0.0, 1.0)}
+    told = {d: {p for p, own in zip(answers, demands) if own == d} for d in (0.0, 1.0)}
     return all(len(p) == 1 for p in told.values()) and told[0.0] != told[1.0]
 
 
@@ -928,8 +928,8 @@ def makes_rich(c, s, t, x, z):
     ],
 )
 def test_calls_closures_and_aliases(function, text):
-    found = refused(function)
-    assert found is None if text is None else text in found
+    message = refused(function)
+    assert message is None if text is None else text in message
 
 
 def test_a_trusted_function_cannot_be_replaced(monkeypatch):
@@ -992,8 +992,8 @@ def test_functions_are_those_that_were_checked(uncached):
             Changing.calls += 1
             return QUIET if Changing.calls == 1 else QUIET._replace(act=jit(generator_act))
 
-    found = prices(Changing())
-    assert found == [0.5] * 5
+    answers = prices(Changing())
+    assert answers == [0.5] * 5
 
     class Later(Changing):
         calls = 1

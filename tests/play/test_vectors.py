@@ -102,8 +102,8 @@ def padded(items, K):
 def best_slate(u, r, K, equal, exactly):
     if equal:
         return padded(np.sort(np.argsort(-u, kind="stable")[:K]), K)
-    found = [s for s in slates(len(u), K) if not exactly or len(s) == min(K, len(u))]
-    return padded(max(found, key=lambda s: expected_revenue(np.array(s, int), u, r)), K)
+    candidates = [s for s in slates(len(u), K) if not exactly or len(s) == min(K, len(u))]
+    return padded(max(candidates, key=lambda s: expected_revenue(np.array(s, int), u, r)), K)
 
 
 def expected_slate(x, r, theta, root, z, K, exactly):
@@ -286,9 +286,9 @@ def functions():
 def called(name, args):
     """Return what a function returns or changes, given copies of the arguments."""
     copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-    found = functions()[name](*copies)
+    returned = functions()[name](*copies)
     changed = CASES[name].changed
-    return found if changed is None else copies[changed]
+    return returned if changed is None else copies[changed]
 
 
 def resized(array, axis, by):
@@ -301,23 +301,23 @@ def resized(array, axis, by):
 
 def wrong_shapes():
     """Return every array of every function with every axis, longer and shorter."""
-    found = []
+    changes = []
     for name, case in CASES.items():
         for i, value in enumerate(case.args):
             if isinstance(value, np.ndarray):
                 for axis in range(value.ndim):
                     for by in (1, -1):
-                        found.append((name, i, axis, by))
-    return found
+                        changes.append((name, i, axis, by))
+    return changes
 
 
 def test_the_table_has_every_function():
     assert functions().keys() == CASES.keys()
 
 
-def parts(found, expected):
+def parts(returned, expected):
     """Return pairs of results, of functions with one or several."""
-    return zip(*((p if isinstance(p, tuple) else (p,)) for p in (found, expected)), strict=True)
+    return zip(*((p if isinstance(p, tuple) else (p,)) for p in (returned, expected)), strict=True)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -391,8 +391,8 @@ def test_slates_of_more_items_than_there_are_are_padded(equal, exactly):
 
 def test_ties_are_broken_by_the_uniform_number():
     scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0])
-    found = [vectors.largest(scores, u) for u in (0.0, 0.3, 0.34, 0.66, 0.67, 1.0 - 2**-53)]
-    assert found == [1, 1, 2, 2, 4, 4]
+    choices = [vectors.largest(scores, u) for u in (0.0, 0.3, 0.34, 0.66, 0.67, 1.0 - 2**-53)]
+    assert choices == [1, 1, 2, 2, 4, 4]
     assert vectors.largest(scores, 1.0) == 4
 
 
@@ -400,16 +400,16 @@ def test_prices_of_other_demands():
     for slope in (-1.0, 0.0, 0.4, 3.0):
         theta = np.append(V, slope)
         for logistic in (True, False):
-            found = customer_prices.best_price(V, theta, logistic, 4.0)
-            assert found == pytest.approx(best_price(V, theta, logistic, 4.0), abs=1e-6)
+            price = customer_prices.best_price(V, theta, logistic, 4.0)
+            assert price == pytest.approx(best_price(V, theta, logistic, 4.0), abs=1e-6)
 
 
 def test_equal_candidates_are_chosen_at_random():
     x = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, 1.0 + 1e-9], [0.0, 0.5]])
-    found = [
+    choices = [
         customer_candidates.best_candidate(x, np.zeros(2), u) for u in (0.0, 0.1, 0.3, 0.6, 0.9)
     ]
-    assert found == [0, 0, 1, 2, 3], "the shorter candidate is never chosen among equals"
+    assert choices == [0, 0, 1, 2, 3], "the shorter candidate is never chosen among equals"
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 6])

@@ -122,13 +122,13 @@ def test_charges_equal_a_filter_in_plain_python(
     oracle = Oracle(1.0)
     for batch in batches:
         assert account.charge_all(batch) == [oracle.charge(*charge) for charge in batch]
-    for found in (account, Account(place, key=KEY if keyed else None)):
+    for handle in (account, Account(place, key=KEY if keyed else None)):
         for user in (0, 1, 2, 3, "Ana", "ana", "José", "0 or 1", "x" * 200, "never"):
-            assert found.spent(user) == oracle.spent.get(user, 0.0)
-        summary = found.summary()
+            assert handle.spent(user) == oracle.spent.get(user, 0.0)
+        summary = handle.summary()
         assert summary["people"] == sum(rho > 0.0 for rho in oracle.spent.values())
         assert summary["largest_rho"] == max(oracle.spent.values(), default=0.0)
-        found.close()
+        handle.close()
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_a_number_and_its_text_are_one_person(tmp_path):
 
 
 def test_with_a_key_the_database_contains_no_id(tmp_path):
-    found = {}
+    present = {}
     for key in (None, KEY):
         path = tmp_path / f"people {key is None}"
         account = Account(path, "rho=1", key=key)
@@ -213,10 +213,10 @@ def test_with_a_key_the_database_contains_no_id(tmp_path):
         assert charges.admit("bob@shop.example")
         charges.commit()
         content = path.read_bytes() + (tmp_path / f"{path.name}-wal").read_bytes()
-        found[key] = [text in content for text in (b"ana@shop", b"bob@shop", b"123456789")]
+        present[key] = [text in content for text in (b"ana@shop", b"bob@shop", b"123456789")]
         account.close()
-        assert found[key] == [text in path.read_bytes() for text in (b"ana@", b"bob@", b"123456")]
-    assert found == {None: [True] * 3, KEY: [False] * 3}
+        assert present[key] == [text in path.read_bytes() for text in (b"ana@", b"bob@", b"123456")]
+    assert present == {None: [True] * 3, KEY: [False] * 3}
 
 
 def test_an_account_opens_with_its_own_key_only(tmp_path):
@@ -715,26 +715,26 @@ def test_charges_that_returned_survive_kill_9(tmp_path):
 def statements(account):
     """Return the list to which statements are added as SQLite executes them."""
     account.spent(0)
-    found = []
-    account._database._connection.set_trace_callback(found.append)
-    return found
+    executed = []
+    account._database._connection.set_trace_callback(executed.append)
+    return executed
 
 
 def test_a_batch_is_one_transaction_and_a_commit_waits_for_the_disk_once(tmp_path):
     account = Account(tmp_path / "people", "rho=1")
-    found = statements(account)
+    executed = statements(account)
     account.charge_all([(n, 0.25) for n in range(64)])
-    assert found.count("BEGIN IMMEDIATE") == found.count("COMMIT") == 1
-    assert "PRAGMA synchronous = NORMAL" in found and "PRAGMA synchronous = FULL" not in found
-    found.clear()
+    assert executed.count("BEGIN IMMEDIATE") == executed.count("COMMIT") == 1
+    assert "PRAGMA synchronous = NORMAL" in executed and "PRAGMA synchronous = FULL" not in executed
+    executed.clear()
     account.commit()
-    assert found[0] == "PRAGMA synchronous = FULL" and found.count("COMMIT") == 1
-    assert any(line.startswith("UPDATE") for line in found), (
+    assert executed[0] == "PRAGMA synchronous = FULL" and executed.count("COMMIT") == 1
+    assert any(line.startswith("UPDATE") for line in executed), (
         "without a change nothing is waited for"
     )
-    found.clear()
+    executed.clear()
     account.commit()  # nothing was charged since
-    assert not found
+    assert not executed
 
 
 def test_committed_charges_are_in_the_file_or_its_log(tmp_path):
@@ -744,8 +744,8 @@ def test_committed_charges_are_in_the_file_or_its_log(tmp_path):
     for name in ("people", "people-wal"):  # as after a power failure
         shutil.copy(tmp_path / name, tmp_path / name.replace("people", "lost"))
     account.charge(2, 0.1)
-    found = Account(tmp_path / "lost")
-    assert [found.spent(user) for user in (1, 2)] == [0.25, 0.5]
+    recovered = Account(tmp_path / "lost")
+    assert [recovered.spent(user) for user in (1, 2)] == [0.25, 0.5]
     # a torn end of the log loses whole transactions only
     with open(tmp_path / "people-wal", "rb") as file:
         log = file.read()
@@ -771,14 +771,14 @@ def test_a_failed_transaction_charges_nobody_and_a_failed_commit_is_tried_again(
     assert account.spent(3) == 0.0
     assert charges.admit(3) and account.spent(3) == pytest.approx(0.1)
     account._uncommitted = True
-    found = statements(account)
+    executed = statements(account)
     account._database._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(DataError, match="cannot be used"):
         account.commit()
     account._database._connection.execute("PRAGMA query_only = OFF")
-    found.clear()
+    executed.clear()
     account.commit()
-    assert "COMMIT" in found, "a failed commit is not forgotten"
+    assert "COMMIT" in executed, "a failed commit is not forgotten"
 
 
 # ------------------------------------------------------------------ sessions
@@ -871,9 +871,9 @@ def test_a_session_goes_on_after_a_transaction_of_unknown_outcome(new_place, mon
 
 def test_a_path_is_opened_only_if_its_account_holds_the_session(tmp_path):
     charges = used(tmp_path / "people")
-    found = Account.holding(tmp_path / "people", charges.own.id)
-    assert found.spent(1) == pytest.approx(0.4)
-    found.close()
+    opened = Account.holding(tmp_path / "people", charges.own.id)
+    assert opened.spent(1) == pytest.approx(0.4)
+    opened.close()
     foreign = sqlite3.connect(tmp_path / "foreign")
     foreign.execute("PRAGMA journal_mode = WAL")
     foreign.execute("CREATE TABLE dpb_sessions (id TEXT)")

@@ -165,10 +165,10 @@ def test_one_response_is_accounted_exactly(epsilon_: float, categories: int, del
     rows = np.full((2, categories), other)
     rows[0, 0] = rows[1, 1] = other * math.exp(epsilon_)
     event = RandomizedResponseEvent(epsilon_, categories)
-    found = accounting.epsilon(of(event), delta_)
-    spent = np.maximum(rows[0] - math.exp(found) * rows[1], 0.0).sum()
+    epsilon = accounting.epsilon(of(event), delta_)
+    spent = np.maximum(rows[0] - math.exp(epsilon) * rows[1], 0.0).sum()
     assert spent <= delta_ + 1e-12
-    assert found == 0.0 or spent == pytest.approx(delta_, rel=1e-6, abs=1e-12)
+    assert epsilon == 0.0 or spent == pytest.approx(delta_, rel=1e-6, abs=1e-12)
 
 
 def test_counts_of_randomized_response_compose() -> None:
@@ -281,9 +281,9 @@ def test_delta_of_one_sampled_release_inverts_epsilon(
     pair: str, q: float, sigma: float, delta: float
 ) -> None:
     release = of(PoissonGaussianEvent(q, sigma, 1.0, pair=pair))
-    found = accounting.epsilon(release, delta)
-    if found > 1e-6:
-        assert accounting.delta(release, found) == pytest.approx(delta, rel=1e-6)
+    epsilon = accounting.epsilon(release, delta)
+    if epsilon > 1e-6:
+        assert accounting.delta(release, epsilon) == pytest.approx(delta, rel=1e-6)
     # at 0 it is the total variation of the mixtures
     apart = 2 * stats.norm.cdf(0.5 / sigma) - 1
     assert accounting.delta(release, 0.0) == pytest.approx(q * apart, rel=1e-9)
@@ -389,9 +389,9 @@ def test_selection_against_dp_accounting(rho: float, runs: float) -> None:
     one = GaussianDpEvent(sigma_of(rho))
     peer = RdpAccountant(orders).compose(RepeatAndSelectDpEvent(one, runs, 1.0))
     event = SelectionEvent(rho, runs)
-    found = event.rdp(np.array(orders))
-    assert found == pytest.approx(np.array(peer._rdp), rel=2e-3, abs=1e-3)
-    assert (found <= event.zcdp * np.array(orders) * (1 + 1e-12)).all()
+    rdp = event.rdp(np.array(orders))
+    assert rdp == pytest.approx(np.array(peer._rdp), rel=2e-3, abs=1e-3)
+    assert (rdp <= event.zcdp * np.array(orders) * (1 + 1e-12)).all()
     assert accounting.epsilon(of(event), DELTA) == pytest.approx(
         peer.get_epsilon(DELTA), rel=5e-3, abs=1e-3
     )
@@ -410,11 +410,11 @@ def test_selection_against_dp_accounting(rho: float, runs: float) -> None:
 def test_an_event_of_a_file_cannot_exhaust_the_memory(event, monkeypatch):
     """Each of these would need a grid of 10^9 to 10^17 cells."""
     monkeypatch.setattr(accounting, "_pld", lambda events: pytest.fail("the grid is built"))
-    found = accounting.epsilon(Composition.of(event), 1e-6)
+    epsilon = accounting.epsilon(Composition.of(event), 1e-6)
     if event.zcdp is None:
-        assert found == math.inf
+        assert epsilon == math.inf
     else:
-        assert found == pytest.approx(
+        assert epsilon == pytest.approx(
             accounting.epsilon(Composition.of(ZCDPEvent(event.zcdp)), 1e-6)
         )
 
@@ -433,12 +433,12 @@ def test_an_event_of_a_file_cannot_exhaust_the_memory(event, monkeypatch):
 def test_an_event_of_a_file_cannot_take_forever(events, monkeypatch):
     """A distribution of one cell is composed with itself by a loop over the count."""
     monkeypatch.setattr(accounting, "_pld", lambda events: pytest.fail("the grid is built"))
-    found = accounting.epsilon(Composition.of(*events), 1e-6)
+    epsilon = accounting.epsilon(Composition.of(*events), 1e-6)
     rho = Composition.of(*events).zcdp
     if rho is None:
-        assert found == math.inf
+        assert epsilon == math.inf
     else:
-        assert found <= accounting.epsilon(Composition.of(ZCDPEvent(rho)), 1e-6)
+        assert epsilon <= accounting.epsilon(Composition.of(ZCDPEvent(rho)), 1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -211,8 +211,8 @@ def test_the_guarantee_of_replicates_holds_at_every_delta() -> None:
             crossing.guarantee  # noqa: B018
     for order in (1, -1):
         events = [GaussianEvent(4.0), GaussianEvent(2.0)][::order]
-        found = parts(*events).guarantee
-        assert found is not None and found.curve == Composition.of(GaussianEvent(2.0))
+        guarantee = parts(*events).guarantee
+        assert guarantee is not None and guarantee.curve == Composition.of(GaussianEvent(2.0))
 
 
 def test_a_printed_noise_hides_no_declared_cost() -> None:

@@ -131,30 +131,30 @@ def name_of(path):
 @pytest.mark.slow
 def test_the_findings_are_those_of_the_session(certificate):
     (entry,) = certificate.content["entries"]
-    facts, found = entry["facts"], entry["findings"]
+    facts, stated = entry["facts"], entry["findings"]
     guarantee = Guarantee.from_dict(facts["guarantee"])
-    assert found["guarantee"] == guarantee.describe(1e-6)
+    assert stated["guarantee"] == guarantee.describe(1e-6)
     for k in (1, 2, 5, 10):
         grouped = Guarantee("joint", "user", curve=guarantee.curve.group(k))
-        assert found["groups"][f"epsilon of {k}"] == pytest.approx(grouped.epsilon(1e-6))
+        assert stated["groups"][f"epsilon of {k}"] == pytest.approx(grouped.epsilon(1e-6))
     # two of three responses reached the agent, and cost as much as a group of two
     assert facts["lifetime"]["largest_rho"] == pytest.approx(4 * guarantee.rho)
-    assert "none was charged more than rho 0.112" in found["lifetime"]
-    assert found["budget"]["within"]
-    assert "seed" in found["noise"] and any("zeta = 4.0" in line for line in found["declared"])
-    assert facts["audit"]["verdict"] in found["audit"] and "claimed" not in found["audit"]
-    assert "one-pass-pricing" in found["NIST SP 800-226"]["Algorithm"]
-    assert any("operator of the service" in line for line in found["excluded"])
+    assert "none was charged more than rho 0.112" in stated["lifetime"]
+    assert stated["budget"]["within"]
+    assert "seed" in stated["noise"] and any("zeta = 4.0" in line for line in stated["declared"])
+    assert facts["audit"]["verdict"] in stated["audit"] and "claimed" not in stated["audit"]
+    assert "one-pass-pricing" in stated["NIST SP 800-226"]["Algorithm"]
+    assert any("operator of the service" in line for line in stated["excluded"])
     with pytest.raises(AgentError, match="without a budget"):
         dpb_gym.serve("lin-ts", None, "DPB/Recommendation-v0").certificate()
 
 
 def test_the_asked_pair_stands_beside_the_pair_of_the_page(certificate):
-    found = certificate.content["entries"][0]["findings"]
+    stated = certificate.content["entries"][0]["findings"]
     curve = Guarantee.from_dict(certificate.content["entries"][0]["facts"]["guarantee"])
-    assert found["asked"] == {"epsilon": 1.0, "delta": 1e-6}
-    assert found["at the report delta"]["delta"] == 1e-5
-    assert found["at the report delta"]["epsilon"] == pytest.approx(curve.epsilon(1e-5))
+    assert stated["asked"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert stated["at the report delta"]["delta"] == 1e-5
+    assert stated["at the report delta"]["epsilon"] == pytest.approx(curve.epsilon(1e-5))
     assert "asked for     epsilon 1 at delta 1e-06" in str(certificate)
     assert f"beside it     epsilon {curve.epsilon(1e-5):.4g} at delta 1e-05" in str(certificate)
     rho = dpb_gym.serve("one-pass-pricing", "rho=0.5", SHOP, noise="seeded", warm=False)
@@ -181,8 +181,8 @@ def test_the_schema_has_the_fields_of_the_library(certificate):
 def test_continuous_messages_are_stated(budget, words):
     session = dpb_gym.serve("one-pass-pricing", budget, SHOP, warm=False)
     certificate = session.certificate()
-    found = certificate.content["entries"][0]["findings"]
-    assert words in found["NIST SP 800-226"]["Floating-point arithmetic"]
+    stated = certificate.content["entries"][0]["findings"]
+    assert words in stated["NIST SP 800-226"]["Floating-point arithmetic"]
     assert certificate.check() == []
 
 

@@ -73,18 +73,18 @@ def search(users, ends, radius, order, distance, *, spanning, seed=0, tries=400,
     first[:, 0], second[:, 0], angles[:, 0] = 1.0, -1.0, 0.0
     first[:, 1] = np.where(np.arange(n) < n // 2, 1.0, -1.0)
     second[:, 1] = -first[:, 1]
-    found = values(angles, first, second)
+    distances = values(angles, first, second)
     for step in range(steps):
-        best = np.argsort(found)[-8:]
+        best = np.argsort(distances)[-8:]
         pick = rng.choice(best, B)
         wide = 0.5 * 0.9**step
         new = [a[:, pick] + wide * rng.standard_normal((n, B)) for a in (angles, first, second)]
         new = [new[0], np.clip(new[1], -1, 1), np.clip(new[2], -1, 1)]
         got = values(*new)
-        better = got > found
+        better = got > distances
         angles[:, better], first[:, better], second[:, better] = (a[:, better] for a in new)
-        found[better] = got[better]
-    return float(found.max())
+        distances[better] = got[better]
+    return float(distances.max())
 
 
 SPREADS = {
@@ -98,10 +98,10 @@ SPREADS = {
 @pytest.mark.parametrize("radius", [0.7, 1.5])
 def test_replacing_a_user_moves_clipped_batches_by_twice_the_radius(name, radius):
     users, ends = SPREADS[name]
-    found = search(users, ends, radius, 2, independent, spanning=True)
-    assert found <= 2 * radius * (1 + 1e-9)
+    largest = search(users, ends, radius, 2, independent, spanning=True)
+    assert largest <= 2 * radius * (1 + 1e-9)
     # the bound is attained: four rewards of size 1 fill every budget up to 2
-    assert found > 0.98 * 2 * radius
+    assert largest > 0.98 * 2 * radius
 
 
 def test_clipping_each_batch_alone_is_not_enough():
@@ -123,9 +123,9 @@ def test_norms_add_up_in_sums_that_keep_old_records(name):
     """Order 1 covers overlapping releases; order 2 does not."""
     users, ends = SPREADS[name]
     schedule, radius = falling(ends, 0.6), 1.5
-    found = search(users, ends, radius, 1, weighted(schedule), spanning=True)
-    assert found <= 2 * radius * (1 + 1e-9)
-    assert found > (0.95 if name == "one batch" else 0.7) * 2 * radius
+    largest = search(users, ends, radius, 1, weighted(schedule), spanning=True)
+    assert largest <= 2 * radius * (1 + 1e-9)
+    assert largest > (0.95 if name == "one batch" else 0.7) * 2 * radius
     if name == "four batches":
         assert search(users, ends, radius, 2, weighted(schedule), spanning=True) > 2.2 * radius
 

@@ -22,12 +22,12 @@ from dpb_gym.privacy import (
 def test_guarantees_per_rating_and_person() -> None:
     curve = Composition.of(GaussianEvent(4.0, 1.0, 3))
     guarantee = Guarantee("central", "reward", curve=curve, uses=(2, 9))
-    found = guarantee.data_level(1e-6)
+    epsilons = guarantee.data_level(1e-6)
     for what, size in (("rating", 2), ("person", 9)):
         exact = Guarantee(
             "central", "reward", curve=Composition.of(GaussianEvent(4.0, float(size), 3))
         )
-        assert found[what] == pytest.approx(exact.epsilon(1e-6), rel=1e-9)
+        assert epsilons[what] == pytest.approx(exact.epsilon(1e-6), rel=1e-9)
     assert "; per rating (<= 2 rounds): eps=" in str(guarantee)
     assert f"; per person (<= 9 rounds): eps={guarantee.data_level()['person']:.4g}" in str(
         guarantee
@@ -51,9 +51,11 @@ def test_guarantees_per_rating_and_person() -> None:
     ],
 )
 def test_groups_of_five(event: Event, grouped: Event) -> None:
-    found = Composition.of(event).group(5)
-    assert found is not None and len(found.events) == 1
-    assert found.zcdp == pytest.approx(grouped.zcdp) and found.pure == pytest.approx(grouped.pure)
+    composition = Composition.of(event).group(5)
+    assert composition is not None and len(composition.events) == 1
+    assert composition.zcdp == pytest.approx(grouped.zcdp) and composition.pure == pytest.approx(
+        grouped.pure
+    )
 
 
 def test_groups_without_a_bound_and_user_units() -> None:

@@ -35,7 +35,7 @@ def test_every_use_of_a_releaser_in_the_child_is_refused(kind):
     record = ([1.0], *more) if more else (np.ones((1, 2)),)
     sums.add(*record)
     copied = copy.deepcopy(own)
-    found = in_child(
+    messages = in_child(
         lambda: [
             error_of(lambda: sums.add(*record)),
             error_of(lambda: sums.value if kind == "running" else sums.release()),
@@ -45,7 +45,7 @@ def test_every_use_of_a_releaser_in_the_child_is_refused(kind):
             error_of(lambda: own.charge(own.ledger.entries[0].event, what="more")),
         ]
     )
-    assert all("forked" in text and "parent process goes on" in text for text in found), found
+    assert all("forked" in text and "parent process goes on" in text for text in messages), messages
     sums.add(*record)
     assert own.handed_over is None and "rho=1" in str(own.guarantee)
 
@@ -53,13 +53,13 @@ def test_every_use_of_a_releaser_in_the_child_is_refused(kind):
 def test_a_curator_that_has_no_releaser_yet_is_handed_over_too():
     own = curator()
     single = curator()
-    found = in_child(
+    messages = in_child(
         lambda: [
             error_of(lambda: own.running_sum(1, clip=1.0)),
             error_of(lambda: single.single(0)),
         ]
     )
-    assert all("forked" in text for text in found), found
+    assert all("forked" in text for text in messages), messages
     own.running_sum(1, clip=1.0).add([[0.5]])
 
 
@@ -105,7 +105,7 @@ def test_a_simulation_that_the_library_forks_goes_on():
         sums.add([[0.5]])
         return sums.value.tolist()
 
-    found = in_child(child, fork=fork_simulation)
+    child_sums = in_child(child, fork=fork_simulation)
     sums.add([[0.5]])
-    assert found == sums.value.tolist(), "the child had the same seeded noise"
+    assert child_sums == sums.value.tolist(), "the child had the same seeded noise"
     assert "forked" in in_child(lambda: error_of(lambda: sums.add([[0.5]]))), "only that fork"

@@ -129,20 +129,20 @@ def test_of_two_copies_in_memory_the_first_goes_on(made, tmp_path):
 def test_of_many_loads_at_the_same_time_one_goes_on(made, tmp_path):
     holder = made(tmp_path)
     file = save(holder, holder.enter())
-    found = []
+    generations = []
 
     def load():
         try:
-            found.append(made(tmp_path).advance(file).generation)
+            generations.append(made(tmp_path).advance(file).generation)
         except CheckpointError:
-            found.append(None)
+            generations.append(None)
 
     threads = [threading.Thread(target=load) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8 and sorted(found, key=str) == [2, *[None] * 7]
+    assert len(generations) == 8 and sorted(generations, key=str) == [2, *[None] * 7]
 
 
 def test_loading_creates_no_file(tmp_path):

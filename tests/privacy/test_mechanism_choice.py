@@ -273,9 +273,9 @@ def planned(agent, problem, budget):
     spec = agent_spec(agent)
     made = spec.make()
     made.set_up(problem.info, spec.streams([0]), Budget.parse(budget))
-    found = behind(made.curator.releasers[0])
-    found.ready()
-    return found
+    sums = behind(made.curator.releasers[0])
+    sums.ready()
+    return sums
 
 
 def sums_model(dim, horizon):
@@ -294,12 +294,12 @@ def planned_of(dim, horizon):
     return plan
 
 
-def least_regret_of(found):
+def least_regret_of(sums):
     """Return the modelled regret of planned sums."""
-    model, plan = found.times.model, found.schedule
-    noise = np.full(len(plan.ends), found.sigma * model.unit_noise / model.rate)
-    if found.record_std:
-        spread = model.spread + found.record_std**2 / model.rate
+    model, plan = sums.times.model, sums.schedule
+    noise = np.full(len(plan.ends), sums.sigma * model.unit_noise / model.rate)
+    if sums.record_std:
+        spread = model.spread + sums.record_std**2 / model.rate
         return model.regret(plan.ends, plan.variances(0.0, spread))
     return model.regret(plan.ends, plan.variances(noise, model.spread))
 
@@ -310,8 +310,10 @@ class TestArena:
         """On the arena's standard tasks, at all of its budgets, by the modelled regret."""
         agent, budgets = TASKS[task]
         suite = load_suite("dpb-bench-v1")
-        (found,) = [each for each in suite.tasks if each.name == task]
-        problem = dpb_gym.make_problem(found.env, horizon=found.horizon, **found.env_kwargs)
+        (arena_task,) = [each for each in suite.tasks if each.name == task]
+        problem = dpb_gym.make_problem(
+            arena_task.env, horizon=arena_task.horizon, **arena_task.env_kwargs
+        )
         for budget in budgets:
             amount = budget if isinstance(budget, str) else approx(budget)
             devices = least_regret_of(planned(agent, problem, f"{amount}@local"))

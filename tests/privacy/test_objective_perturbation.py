@@ -128,8 +128,8 @@ def test_search_over_one_dimensional_pairs() -> None:
             return -float(check("mnl", [], pair, 0.3, 1.5, 1501).max())
 
         for start in (np.array([1.0, -1.0, -1.0, 1.0]), rng.uniform(-1, 1, 4)):
-            found = scipy_minimize(ratio_of, start, method="Nelder-Mead", options={"maxfev": 60})
-            best = max(best, -float(found.fun))
+            optimum = scipy_minimize(ratio_of, start, method="Nelder-Mead", options={"maxfev": 60})
+            best = max(best, -float(optimum.fun))
     assert 0.15 < best <= 1 + 1e-6
 
 

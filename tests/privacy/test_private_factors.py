@@ -86,10 +86,10 @@ def test_calibration_and_guarantee():
     rows = rows_of(np.random.default_rng(2))
     for budget, sigma in (("rho=0.5", 1.0), ("eps=1,delta=1e-5", 3.73)):
         own = per_user(Budget.parse(budget))
-        found = private_factors(rows, 3, own)
+        private = private_factors(rows, 3, own)
         sums = own.releasers[0]
         assert sums.sigma / sums.sensitivity == pytest.approx(sigma, abs=0.01)
-        g = found.guarantee
+        g = private.guarantee
         assert (g.notion, g.unit, g.relation, g.basis) == (
             "central", "user", "replace-one", "computed",
         )  # fmt: skip
@@ -99,19 +99,19 @@ def test_calibration_and_guarantee():
 def test_with_negligible_noise_factors_are_principal_directions():
     rng = np.random.default_rng(4)
     rows = rows_of(rng, n=200)
-    found = private_factors(rows, 3, per_user(LOOSE))
+    private = private_factors(rows, 3, per_user(LOOSE))
     values, vectors = np.linalg.eigh(second_moment(rows))
     top = vectors[:, -3:] * np.sqrt(values[-3:])
-    np.testing.assert_allclose(found.factors @ found.factors.T, top @ top.T, atol=1e-6)
-    np.testing.assert_allclose(found.eigenvalues, values[:-4:-1], atol=1e-6)
-    assert (found.factors[np.abs(found.factors).argmax(axis=0), np.arange(3)] > 0).all()
+    np.testing.assert_allclose(private.factors @ private.factors.T, top @ top.T, atol=1e-6)
+    np.testing.assert_allclose(private.eigenvalues, values[:-4:-1], atol=1e-6)
+    assert (private.factors[np.abs(private.factors).argmax(axis=0), np.arange(3)] > 0).all()
 
 
 def test_much_noise_leaves_finite_factors():
     rows = rows_of(np.random.default_rng(5), n=10)
-    found = private_factors(rows, 6, per_user(Budget.zcdp(1e-6)))
-    assert np.isfinite(found.factors).all()
-    assert (found.eigenvalues >= 0).all() and found.eigenvalues[-1] == 0.0, "floored"
+    private = private_factors(rows, 6, per_user(Budget.zcdp(1e-6)))
+    assert np.isfinite(private.factors).all()
+    assert (private.eigenvalues >= 0).all() and private.eigenvalues[-1] == 0.0, "floored"
 
 
 def test_one_curator_makes_one_release():
@@ -144,10 +144,10 @@ def test_the_printed_sensitivity_costs_twice_its_budget():
     """RU, section 6.3: sigma = 1 / (n sqrt(2 rho)), and a replaced row costs 2 rho."""
     rows = rows_of(np.random.default_rng(7))
     own = per_user(Budget.zcdp(0.5))
-    found = private_factors(rows, 3, own, literal=["sensitivity"])
+    private = private_factors(rows, 3, own, literal=["sensitivity"])
     assert own.releasers[0].sigma == pytest.approx(1 / (40 * math.sqrt(2 * 0.5)))
-    assert found.guarantee.rho == pytest.approx(2 * 0.5, rel=1e-6)
-    assert "as printed" in found.guarantee.basis
+    assert private.guarantee.rho == pytest.approx(2 * 0.5, rel=1e-6)
+    assert "as printed" in private.guarantee.basis
     with pytest.raises(BudgetError, match="zCDP budget"):
         private_factors(
             rows, 3, per_user(Budget.parse("eps=1,delta=1e-5")), literal=["sensitivity"]

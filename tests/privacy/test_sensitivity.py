@@ -29,13 +29,13 @@ def search(distance: Callable[[np.ndarray], float], starts: list[np.ndarray], dr
     values = [distance(point) for point in points]
     best = max(values)
     for index in np.argsort(values)[-3:]:
-        found = minimize(
+        optimum = minimize(
             lambda p: -distance(p),
             points[index],
             method="Nelder-Mead",
             options={"maxfev": 600, "adaptive": True},
         )
-        best = max(best, -float(found.fun))
+        best = max(best, -float(optimum.fun))
     return best
 
 

@@ -87,10 +87,10 @@ def test_no_pair_of_records_differs_in_more_bits(options, size):
         if "symmetric" in options:
             record = np.outer(flat, flat) / max(1.0, float(flat @ flat) / 4.0)
         sums._take(record[:1] if along is not None else record[None], along, sums._total)
-        found = sums._total[0] / sums.grid
-        assert np.abs(found).max() <= sums.levels * (1 + 1e-12), "a coordinate has so many bits"
-        assert np.abs(found - np.rint(found)).max() < 1e-9
-        return found
+        counts = sums._total[0] / sums.grid
+        assert np.abs(counts).max() <= sums.levels * (1 + 1e-12), "a coordinate has so many bits"
+        assert np.abs(counts - np.rint(counts)).max() < 1e-9
+        return counts
 
     def distance(pair: np.ndarray) -> float:
         return float(np.linalg.norm(steps(pair[:size]) - steps(pair[size:])))

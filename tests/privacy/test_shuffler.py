@@ -164,10 +164,10 @@ class TestAttacks:
         ones = math.floor(row[0] / bits.grid + 0.5) + n * bits.levels
         sent = 2 * n * bits.levels
         parts = ((ones, 1.0 - FLIP), (sent - ones, FLIP), (bits.coins, 0.5))
-        found = np.ones(1)
+        distribution = np.ones(1)
         for tosses, p in parts:
-            found = np.convolve(found, binom.pmf(np.arange(tosses + 1), tosses, p))
-        return found
+            distribution = np.convolve(distribution, binom.pmf(np.arange(tosses + 1), tosses, p))
+        return distribution
 
     @pytest.mark.parametrize("budget", ["rho=0.5@shuffler", "eps=1,delta=1e-5@shuffler"])
     def test_the_ones_of_a_batch_obey_the_claim_exactly(self, budget):
@@ -208,8 +208,8 @@ class TestAttacks:
                 for w, row in enumerate(rows[:2])
             ]
             # the likelihood ratio grows with the ones of coordinate 0, and is 1 in the others
-            found = area(views[0][:, 0], views[1][:, 0])
-            assert 0.5 < found <= most + 4 * math.sqrt(0.25 / self.RUNS)
+            auc = area(views[0][:, 0], views[1][:, 0])
+            assert 0.5 < auc <= most + 4 * math.sqrt(0.25 / self.RUNS)
         beaten = (self.whole_vectors(bits, rows) > most + 0.05 for bits in reversed(chosen))
         assert any(beaten), "whole vectors, permuted among customers, break the claim"
 

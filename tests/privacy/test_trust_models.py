@@ -94,10 +94,10 @@ class TestOneCallForAll:
             along = np.array([0.6, 0.8, 0.0])
             sums.add(np.full(B, 1.0), np.broadcast_to(along, (B, 3)))
             assert kind is None or type(sums._mechanism) is kind
-            found = sums.value if sums.releases else sums._total
-            assert (found[:, 2] == 0).all()
-            assert found @ along == pytest.approx(found[:, 0] / 0.6, abs=1e-9)
-            numbers = found @ along
+            vectors = sums.value if sums.releases else sums._total
+            assert (vectors[:, 2] == 0).all()
+            assert vectors @ along == pytest.approx(vectors[:, 0] / 0.6, abs=1e-9)
+            numbers = vectors @ along
             assert numbers.mean() == pytest.approx(1.0, abs=5 * numbers.std() / math.sqrt(B))
             assert numbers.std() == pytest.approx(sums.record_std, rel=0.1)
 
@@ -160,12 +160,12 @@ class TestPlans:
     def test_batches_are_combined_like_independent_estimates(self):
         """Generalised least squares of disjoint batches, against inverse variances."""
         plan = MODEL.batches(1.0)
-        found, n = plan.best_weights(4.0, 0.7), plan.sizes
+        combined, n = plan.best_weights(4.0, 0.7), plan.sizes
         for k in range(len(n)):
             inverse = n[: k + 1] / (4.0**2 + 0.7 * n[: k + 1])
             best = inverse * plan.ends[k] / (inverse * n[: k + 1]).sum()
-            assert found.weights[k, : k + 1] == pytest.approx(best)
-            assert found.std[k] == pytest.approx(math.sqrt((best**2).sum()))
+            assert combined.weights[k, : k + 1] == pytest.approx(best)
+            assert combined.std[k] == pytest.approx(math.sqrt((best**2).sum()))
 
 
 class TestLocalMessages:
@@ -244,12 +244,12 @@ class TestSensitivity:
         modulus = secure.batches[0].modulus
 
         def rows(point):
-            found = []
+            pair = []
             for half in (point[:3], point[3:6]):
                 into = np.zeros((1, 3))
                 local._take(half[None], None, into)
-                found.append(into)
-            return found
+                pair.append(into)
+            return pair
 
         def quantised(point):
             shift[0] = np.abs(np.sin(point[6:])) * 0.999

@@ -38,12 +38,12 @@ def small(env_id, **conditions):
 
 
 def thetas(problem, seed=0):
-    instance, found = problem.instance([seed]), []
+    instance, drawn = problem.instance([seed]), []
     for t in range(problem.horizon):
         if t:
             instance.advance()
-        found.append(instance.round().secret["theta"][0])
-    return np.array(found)
+        drawn.append(instance.round().secret["theta"][0])
+    return np.array(drawn)
 
 
 def of_use(env_id, conditions):
@@ -61,8 +61,8 @@ def rounds(instance, act):
         best, value = instance.oracle()
         outcome = instance.respond(act(context, instance.replicates))
         parts = (*context[1:], best, value, *outcome.feedback, outcome.expected, outcome.regret)
-        for lane, found in enumerate(seen):
-            found.append([p[lane].copy() for p in parts if p is not None])
+        for lane, history in enumerate(seen):
+            history.append([p[lane].copy() for p in parts if p is not None])
     return seen
 
 
@@ -235,9 +235,9 @@ def test_the_oracle_is_the_best_of_what_is_available(env_id, more):
             for items in combinations(pool.tolist(), k)
         ]
         shape = (1, info.capacity) if info.n_items else (1,)
-        found = [instance.respond(np.reshape(items, shape)).expected[0] for items in tried]
+        values = [instance.respond(np.reshape(items, shape)).expected[0] for items in tried]
         worst_offer = 0.0 if info.n_items and not info.exactly else -np.inf
-        assert value[0] == pytest.approx(max(*found, worst_offer), rel=1e-12)
+        assert value[0] == pytest.approx(max(*values, worst_offer), rel=1e-12)
 
 
 def test_error_for_unavailable_items_names_item_replicate_and_round():

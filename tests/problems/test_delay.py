@@ -62,17 +62,17 @@ def test_invalid_values_are_rejected(value, says):
 
 
 def test_fixed_delay_is_a_shift():
-    found, _ = origins(5, 40)
+    arrived, _ = origins(5, 40)
     wanted = np.maximum(np.arange(1, 41) - 5, 0)
-    assert (found == wanted[:, None]).all()
+    assert (arrived == wanted[:, None]).all()
     assert (origins(0, 9)[0] == np.arange(1, 10)[:, None]).all()
     assert (origins(50, 20)[0] == 0).all()
 
 
 @pytest.mark.parametrize("text", ["geometric=20", "pareto=5,cap=300", "geometric=10,lost=0.3"])
 def test_each_response_arrives_once_in_no_round_before_its_own(text):
-    found, _ = origins(text, 600)
-    for lane in found.T:
+    arrived, _ = origins(text, 600)
+    for lane in arrived.T:
         came = lane[lane > 0]
         assert len(set(came.tolist())) == len(came)
         assert (lane <= np.arange(1, 601)).all()
@@ -94,8 +94,8 @@ def test_delays_follow_their_distributions():
 
 
 def test_lost_and_window():
-    found, waiting = origins("geometric=5,lost=0.25", 4000)
-    share = (found > 0).mean()
+    arrived, waiting = origins("geometric=5,lost=0.25", 4000)
+    share = (arrived > 0).mean()
     assert abs(share - 0.75) < 0.02
     # lost responses keep the queue from growing
     assert waiting.max() < 40

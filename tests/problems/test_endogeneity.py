@@ -72,10 +72,10 @@ def test_prices_that_move_alone_are_no_doubt(kind: str) -> None:
 
 def test_seasons_are_found_with_the_effect_within_them() -> None:
     frame = season(6_000, np.random.default_rng(0))
-    found = effects(frame["price"], frame["bought"])
-    assert found.errors > REFUSED
-    assert found.within == pytest.approx(-1.0, abs=0.15), "the true effect"
-    assert found.between > found.within + 0.5
+    effect = effects(frame["price"], frame["bought"])
+    assert effect.errors > REFUSED
+    assert effect.within == pytest.approx(-1.0, abs=0.15), "the true effect"
+    assert effect.between > effect.within + 0.5
     # without its order the table says nothing
     mixed = np.random.default_rng(1).permutation(6_000)
     assert abs(effects(frame["price"][mixed], frame["bought"][mixed]).errors) < DOUBTED
@@ -85,7 +85,7 @@ def test_the_test_is_that_of_a_second_fit_with_period_means() -> None:
     """By another optimiser, on columns of the periods' means and the rest."""
     frame = season(6_000, np.random.default_rng(3))
     price, bought = frame["price"], frame["bought"]
-    found = effects(price, bought)
+    effect = effects(price, bought)
     period = np.arange(6_000) * 30 // 6_000
     mean = (np.bincount(period, price) / np.bincount(period))[period]
     x = np.column_stack([np.ones(6_000), price - mean, mean])
@@ -95,8 +95,8 @@ def test_the_test_is_that_of_a_second_fit_with_period_means() -> None:
         return float(np.logaddexp(0.0, np.where(bought == 1, -u, u)).sum())
 
     both = minimize(loss, np.zeros(3), method="BFGS").x
-    assert found.within == pytest.approx(both[1], abs=0.002)
-    assert found.between == pytest.approx(both[2], abs=0.002)
+    assert effect.within == pytest.approx(both[1], abs=0.002)
+    assert effect.between == pytest.approx(both[2], abs=0.002)
 
 
 def test_endogenous_prices_are_refused_and_weak_signs_are_a_doubt() -> None:
@@ -168,9 +168,9 @@ def test_customers_of_one_row_are_in_one_period() -> None:
     ordered = bought.copy()
     ordered[rows == 50] = np.sort(bought[rows == 50])
     assert ordered.sum() == bought.sum() and (ordered != bought).any()
-    found = effects(price[rows], bought, rows)
-    assert found.errors != 0.0
-    assert effects(price[rows], ordered, rows).errors == pytest.approx(found.errors, rel=1e-6)
+    effect = effects(price[rows], bought, rows)
+    assert effect.errors != 0.0
+    assert effects(price[rows], ordered, rows).errors == pytest.approx(effect.errors, rel=1e-6)
 
 
 def test_the_last_customers_of_a_long_log_count() -> None:

@@ -183,8 +183,8 @@ def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridg
     ]
     np.testing.assert_allclose(gradient, 0.0, atol=2e-5)
     if feature_set == "hotel" and ridge == 1.0:
-        found = minimize(objective, zero, method="BFGS", options={"gtol": 1e-5})
-        np.testing.assert_allclose(model.theta, found.x, atol=1e-4)
+        optimum = minimize(objective, zero, method="BFGS", options={"gtol": 1e-5})
+        np.testing.assert_allclose(model.theta, optimum.x, atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -503,5 +503,5 @@ def test_real_files(file, destination, d):
 def test_the_quartiles_of_utilities_are_those_of_theta() -> None:
     """With zero chances of ties, utilities over not buying are the rows times theta."""
     rows = np.array([[0.1], [0.2], [0.4], [0.7], [1.1]])
-    found = choice_figures(rows, np.array([0, 2, 5]), np.array([0, -1]), np.array([2.0]))
-    assert found["utility_quartiles"] == pytest.approx([0.2, 0.4, 0.8, 1.4, 2.2])
+    figures = choice_figures(rows, np.array([0, 2, 5]), np.array([0, -1]), np.array([2.0]))
+    assert figures["utility_quartiles"] == pytest.approx([0.2, 0.4, 0.8, 1.4, 2.2])

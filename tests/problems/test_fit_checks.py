@@ -338,9 +338,9 @@ def lognormal_values(n: int, seed: int) -> dict[str, Any]:
 
 def test_demand_of_another_form_in_the_price_is_doubted() -> None:
     said = "misspecified: the effect of the price is not the same at low and at high prices"
-    found = [any(said in doubt for doubt in priced(lognormal_values(5_000, k)).doubts)
+    doubted = [any(said in doubt for doubt in priced(lognormal_values(5_000, k)).doubts)
              for k in range(8)]  # fmt: skip
-    assert all(found)
+    assert all(doubted)
     right = [priced(quotes(800, seed=k)).doubts for k in range(60)]
     assert sum(any(said in doubt for doubt in doubts) for doubts in right) <= 1, "at p = 0.001"
 

@@ -219,8 +219,8 @@ def test_separation_is_found_whenever_a_linear_programme_finds_it(seed: int) -> 
     if y.min() == y.max() or np.linalg.matrix_rank(x) < 4:
         return
     signed = x * np.where(y, 1.0, -1.0)[:, None]
-    found = linprog(-signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(n), bounds=(-1, 1))
-    separated = -found.fun > 1e-6
+    optimum = linprog(-signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(n), bounds=(-1, 1))
+    separated = -optimum.fun > 1e-6
     data = ChoiceSets(x, np.arange(n + 1), np.where(y, 0, -1))
     names = ("intercept", "a", "b", "c")
     try:

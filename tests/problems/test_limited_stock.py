@@ -80,11 +80,11 @@ def brute_force_assortment(problem, seed, stock):
         best = value(t + 1, left)
         for slate in slates_of([i for i, c in enumerate(left) if c], 2):
             p = choice_probabilities(theta, features, slate)
-            found = (1.0 - p.sum()) * value(t + 1, left)
+            worth = (1.0 - p.sum()) * value(t + 1, left)
             for item, chance in zip(slate, p):
                 less = tuple(c - (i == item) for i, c in enumerate(left))
-                found += chance * (float(revenues[item]) + value(t + 1, less))
-            best = max(best, found)
+                worth += chance * (float(revenues[item]) + value(t + 1, less))
+            best = max(best, worth)
         return best
 
     return value(0, tuple(stock))
@@ -111,8 +111,8 @@ def test_the_dynamic_programme_equals_brute_force(seed):
     expected = brute_force_assortment(shop, seed, [1, 0, 2])
     assert worth._table(0)[0, -1] == pytest.approx(expected, rel=1e-9)
     seats = make_problem("DPB/Pricing-v0", horizon=12, stock=3)
-    found = UnitValues(Instance(seats, [seed]), np.array([3]))._table(0)[0, -1]
-    assert found == pytest.approx(brute_force_pricing(seats, seed, 3), rel=1e-7)
+    revenue = UnitValues(Instance(seats, [seed]), np.array([3]))._table(0)[0, -1]
+    assert revenue == pytest.approx(brute_force_pricing(seats, seed, 3), rel=1e-7)
 
 
 def bound_of(problem, seed, stock):
@@ -159,7 +159,7 @@ def test_the_fluid_bound_is_that_of_the_linear_programme():
     sales = np.zeros((4, len(offers)))
     for k, slate in enumerate(offers):
         sales[list(slate), k] = choice_probabilities(theta, rows[0], slate)
-    found = linprog(
+    optimum = linprog(
         -(np.array(revenues) @ sales),
         A_ub=sales,
         b_ub=np.array(stock) / 300,
@@ -167,7 +167,7 @@ def test_the_fluid_bound_is_that_of_the_linear_programme():
         b_eq=[1.0],
     )
     bound, prices = bound_of(shop, 7, stock)
-    assert -found.fun * 300 <= bound <= -found.fun * 300 * 1.005
+    assert -optimum.fun * 300 <= bound <= -optimum.fun * 300 * 1.005
     assert (prices > 0.01).any()
     loose = bound_of(shop, 7, [300] * 4)
     assert (loose[1] == 0.0).all()
@@ -359,7 +359,7 @@ def test_replicates_do_not_depend_on_the_batch(env_id, more, exact):
     kwargs = {k: v for k, v in more.items() if k in environment(env_id).parameters}
     problem = make_problem(env_id, horizon=15, **{**FEW[env_id], **kwargs})
     kind = kind_of(problem.kind)
-    found = []
+    runs = []
     for seeds, lane in (([3, 4, 5], 1), ([4], 0)):
         season, drawn, seen = problem.instance(seeds), np.random.default_rng(0), []
         for t in range(15):
@@ -374,8 +374,8 @@ def test_replicates_do_not_depend_on_the_batch(env_id, more, exact):
             seen.append([np.array(p[lane]) for p in parts])
             if t < 14:
                 season.advance()
-        found.append(seen)
-    for together, single in zip(*found, strict=True):
+        runs.append(seen)
+    for together, single in zip(*runs, strict=True):
         for left, right in zip(together, single, strict=True):
             np.testing.assert_array_equal(left, right)
 

@@ -79,10 +79,10 @@ CASES = [
 def test_the_oracle_is_the_best_of_all_actions(env_id, more):
     instance = played(small(env_id, **more), lanes=30)
     best, value = instance.oracle()
-    found = values(instance).max(axis=0)
+    largest = values(instance).max(axis=0)
     tolerance = 1e-5 if env_id == "DPB/Pricing-v0" else 1e-12
-    assert (value >= found - 1e-12).all()
-    np.testing.assert_allclose(value, found, rtol=tolerance)
+    assert (value >= largest - 1e-12).all()
+    np.testing.assert_allclose(value, largest, rtol=tolerance)
     np.testing.assert_allclose(instance.respond(best).expected, value, rtol=1e-12)
     assert (instance.respond(best).regret < 1e-12).all()
 

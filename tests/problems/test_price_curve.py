@@ -47,11 +47,11 @@ def test_intervals_hold_where_demand_has_another_form(form: str) -> None:
     held = []
     for seed in range(6):
         problem = LoggedPricing(dpb_data.prices(quotes(demand, seed), features=["age"]))
-        found = best_fixed_action(problem)
-        price = float(found.action) * problem.highest_price
+        best = best_fixed_action(problem)
+        price = float(best.action) * problem.highest_price
         gain = 100.0 * (price * np.mean(demand(price, ages[:, 0])) / today - 1.0)
         low, high = problem.effects["elasticity"].interval
-        held += [found.gain.low <= gain <= found.gain.high, low <= slopes.mean() <= high]
+        held += [best.gain.low <= gain <= best.gain.high, low <= slopes.mean() <= high]
     assert sum(held) >= 9
 
 

@@ -238,8 +238,8 @@ def test_noise_of_features_is_keyed_by_split_and_budget():
     def released(epsilon, seed):
         """Return the noise alone, from a table without ratings, divided by its scale."""
         nothing = np.zeros((50, 30))
-        found = private_svd_factors(nothing, 8, (epsilon, 1e-5), seed)
-        return (found.factors @ found.factors.T).ravel()
+        private = private_svd_factors(nothing, 8, (epsilon, 1e-5), seed)
+        return (private.factors @ private.factors.T).ravel()
 
     own = released(1.0, 0)
     np.testing.assert_array_equal(released(1.0, 0), own)
@@ -384,8 +384,8 @@ def test_ratings_repeat_only_where_the_data_do_not_suffice(table):
         problem = ReplayProblem(table, dim=5, horizon=horizon)
         users, items = run_of(problem, 2)
         assert problem.info.rating_uses == passes
-        found = uses(users, items)
-        assert found[0] == passes and found[1] <= problem.info.person_uses
+        counts = uses(users, items)
+        assert counts[0] == passes and counts[1] <= problem.info.person_uses
         first = uses(users[:capacity], items[:capacity])
         assert first[0] == 1, "within one dealing nothing comes twice"
     everyone = ReplayProblem(table, dim=5, horizon=capacity)

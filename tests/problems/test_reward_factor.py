@@ -45,7 +45,7 @@ def registered(monkeypatch):
 def played(problem, seeds):
     """Return factor, reward, expected reward, oracle's value and regret, ``(T, 5, B)``."""
     instance, act = problem.instance(seeds), np.random.default_rng(0)
-    found = []
+    rows = []
     for t in range(problem.horizon):
         if t:
             instance.advance()
@@ -54,8 +54,8 @@ def played(problem, seeds):
         action = act.integers(3) if problem.kind == "recommendation" else action
         outcome = instance.respond(np.repeat(np.array(action)[None], len(seeds), axis=0))
         factor = instance.round().secret.get("sale", np.ones(len(seeds)))
-        found.append([factor, outcome.feedback.reward, outcome.expected, best, outcome.regret])
-    return np.array(found)
+        rows.append([factor, outcome.feedback.reward, outcome.expected, best, outcome.regret])
+    return np.array(rows)
 
 
 @pytest.mark.parametrize("more", [{}, {"types": 2}], ids=["alone", "with types"])

@@ -34,12 +34,12 @@ KEYS = {
 
 
 def pins(name):
-    found = {}
+    versions = {}
     for line in (ROOT / name).read_text().splitlines():
         if line and not line.startswith("#"):
             package, _, version = line.partition("==")
-            found[canonicalize_name(package)] = version.strip()
-    return found
+            versions[canonicalize_name(package)] = version.strip()
+    return versions
 
 
 def citation():
@@ -57,8 +57,8 @@ def test_the_citation_file_has_the_required_fields():
     for reference in cff["references"]:
         assert {"type", "title", "authors", "year"} <= set(reference)
     papers = {k: v for k, v in PROJECT["urls"].items() if k.startswith("Paper: ")}
-    found = {r["doi"].removeprefix("10.48550/arXiv.") for r in cff["references"]}
-    assert found == {url.removeprefix("https://arxiv.org/abs/") for url in papers.values()}
+    cited = {r["doi"].removeprefix("10.48550/arXiv.") for r in cff["references"]}
+    assert cited == {url.removeprefix("https://arxiv.org/abs/") for url in papers.values()}
 
 
 def test_versions_agree():
@@ -85,9 +85,9 @@ def test_the_metadata_list_the_reproduced_papers():
 def test_the_readme_is_short_and_its_pictures_exist():
     text = README
     assert len(text.splitlines()) <= 130
-    found = re.findall(r'(?:!\[[^\]]*\]\(|src(?:set)?=")([^)"]+)', text)
-    assert {"docs/_static/frontier.png", "docs/_static/page-dark.png"} <= set(found)
-    assert all((ROOT / path).stat().st_size > 300 for path in found)
+    pictures = re.findall(r'(?:!\[[^\]]*\]\(|src(?:set)?=")([^)"]+)', text)
+    assert {"docs/_static/frontier.png", "docs/_static/page-dark.png"} <= set(pictures)
+    assert all((ROOT / path).stat().st_size > 300 for path in pictures)
     table = text.partition("<!-- agents -->")[2].partition("<!-- /agents -->")[0]
     counts, regrets = re.findall(r"(?:^\|.*\n)+", table, re.M)
     assert counts.count("\n| ") == 4 and regrets.count("\n| ") == 3

@@ -79,8 +79,8 @@ def sdist(tmp_path_factory):
 
 def files_of(folder, inside):
     """Return the names in the wheel of a folder's files."""
-    found = {p.relative_to(ROOT / folder) for p in (ROOT / folder).rglob("*") if p.is_file()}
-    kept = {p for p in found if "__pycache__" not in p.parts and p.suffix not in COMPILED}
+    paths = {p.relative_to(ROOT / folder) for p in (ROOT / folder).rglob("*") if p.is_file()}
+    kept = {p for p in paths if "__pycache__" not in p.parts and p.suffix not in COMPILED}
     return {f"{inside}/{p.as_posix()}" for p in kept}
 
 

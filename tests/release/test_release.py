@@ -28,8 +28,8 @@ def scripts(monkeypatch):
 def test_the_packaged_readme_has_no_relative_address(scripts):
     hooks = importlib.import_module("hatch_build")
     text = hooks.absolute((ROOT / "README.md").read_text(), URLS)
-    found = re.findall(r'\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"', text)
-    targets = [a or b for a, b in found]
+    matches = re.findall(r'\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"', text)
+    targets = [a or b for a, b in matches]
     assert len(targets) > 30
     assert [t for t in targets if not t.startswith(("https://", "#"))] == []
     site = URLS["Documentation"]
@@ -83,6 +83,8 @@ def test_the_conda_recipe_has_the_dependencies_of_the_package():
     assert recipe["context"]["version"] == dpb_gym.__version__
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {d.replace(">=", " >=") for d in project["dependencies"]}
-    found = {d.replace("matplotlib-base", "matplotlib") for d in recipe["requirements"]["run"]}
-    assert found == wanted | {f"python {project['requires-python']}"}
+    dependencies = {
+        d.replace("matplotlib-base", "matplotlib") for d in recipe["requirements"]["run"]
+    }
+    assert dependencies == wanted | {f"python {project['requires-python']}"}
     assert recipe["about"]["license"] == project["license"]

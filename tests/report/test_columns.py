@@ -23,7 +23,7 @@ NAME = "column_of_this_test"
 @pytest.fixture
 def column():
     """A registered column, removed after the test."""
-    found = ResultColumn(
+    added = ResultColumn(
         NAME,
         "Regret/round",
         "number",
@@ -33,8 +33,8 @@ def column():
         better="less",
     )
     before = list(COLUMNS)
-    register(found)
-    yield found
+    register(added)
+    yield added
     COLUMNS[:] = before
 
 
@@ -47,10 +47,10 @@ def test_a_new_column_is_in_every_table_file_and_page_under_its_name(make, colum
     data = make.data()
     task = data.tasks[0]
     expected = {row.key: row.regret.mean / task.horizon for row in task.rows}
-    found = report.records(task)
-    assert sorted(record[NAME] for record in found) == sorted(expected.values())
+    records = report.records(task)
+    assert sorted(record[NAME] for record in records) == sorted(expected.values())
     read = list(csv.DictReader(io.StringIO(report.to_csv(task))))
-    assert [float(record[NAME]) for record in read] == [record[NAME] for record in found]
+    assert [float(record[NAME]) for record in read] == [record[NAME] for record in records]
     rows = json.loads(report.to_json(task))["rows"]
     assert [row[NAME] for row in rows] == [expected[row.key] for row in task.rows]
     stream = io.StringIO()

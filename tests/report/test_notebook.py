@@ -67,8 +67,8 @@ def test_an_off_policy_report_shows_its_estimates():
 
     log = LoggedData.from_problem("DPB/Recommendation-v0", 200, seed=1, dim=4)
     uniform = np.full(log.expected.shape, 1.0 / log.expected.shape[1])
-    found = evaluate_offline(uniform, log, resamples=20)
-    shown = Cells(found._repr_html_())
-    for estimate in found.estimates:
+    evaluation = evaluate_offline(uniform, log, resamples=20)
+    shown = Cells(evaluation._repr_html_())
+    for estimate in evaluation.estimates:
         assert {estimate.name, f"{estimate.value:.4f}"} <= set(shown.cells)
-    assert "not private" in found._repr_html_()
+    assert "not private" in evaluation._repr_html_()

@@ -49,11 +49,11 @@ def test_no_export_has_ends(data: Any) -> None:
         ends = [name for name in row if name.endswith(("_low", "_high"))]
         assert len(ends) >= 8 and not any(row[name] for name in ends), row
         assert row["regret"] is not None
-    found = dict(numbers(json.loads(report.to_json(data))))
-    ends = [name for name in found if re.search("/(low|high)$|_(low|high)$", name)]
-    assert len(ends) >= 18 and all(found[name] is None for name in ends)
-    curves = [name for name in found if re.search("/curve/[0-9]+/[23]$", name)]
-    assert curves and all(found[name] is None for name in curves)
+    exported = dict(numbers(json.loads(report.to_json(data))))
+    ends = [name for name in exported if re.search("/(low|high)$|_(low|high)$", name)]
+    assert len(ends) >= 18 and all(exported[name] is None for name in ends)
+    curves = [name for name in exported if re.search("/curve/[0-9]+/[23]$", name)]
+    assert curves and all(exported[name] is None for name in curves)
     assert "inf" not in report.to_json(data).lower().replace("info", "")
 
 

@@ -194,7 +194,7 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
             ours, survives,
         )  # fmt: skip
 
-    found = (
+    comparisons = (
         compared("default", "a", 1, 2, True),
         compared("default", "b", 1, 2, False),
         compared("default", "c", -1, 2, False),
@@ -204,7 +204,7 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
         compared("default", "g", 1, 2, True, trust="local"),
         compared("tuned", "a", -2, 1, False),
     )
-    page = Page(render(make.data(comparisons=found)))
+    page = Page(render(make.data(comparisons=comparisons)))
     lines = {
         (e["data-ruling"], e["data-trust"]): e for e in page.named("headline") if "data-trust" in e
     }
@@ -218,8 +218,8 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
     assert "0 of 0" in lines["tuned", "local"]["text"]
     assert "0 of 1" in lines["tuned", "curator"]["text"]
     shown = page.data()["comparisons"]
-    assert [c[:3] for c in shown] == [["assortment-clip", c.ruling, c.trust] for c in found]
-    assert [c[8] for c in shown] == [c.outcome for c in found]
+    assert [c[:3] for c in shown] == [["assortment-clip", c.ruling, c.trust] for c in comparisons]
+    assert [c[8] for c in shown] == [c.outcome for c in comparisons]
     assert not any("data-trust" in e for e in Page(render(make.data())).named("headline"))
 
 
@@ -235,12 +235,12 @@ def test_the_page_has_the_answers_to_every_question(make):
             for trust, (group, budget), answers in questions(rows):
                 asked = (task.task, ruling, trust, group.slug, Budget.text(budget))
                 expected[asked] = [row.key for row in answers]
-    found = {
+    shown = {
         tuple(asked): [tables[asked[0]]["rows"]["key"][i] for i in places]
         for *asked, places in page["questions"]
     }
-    assert found == expected and len(found) > 8
-    assert {asked[3] for asked in found} == set(page["asked"])
+    assert shown == expected and len(shown) > 8
+    assert {asked[3] for asked in shown} == set(page["asked"])
 
 
 def test_a_leaderboard_can_be_cited(make):

@@ -29,14 +29,14 @@ def only(task):
 def test_groups_split_by_notion_and_unit_and_sort_by_regret(make):
     for problem in ("assortment", "pricing", "recommendation"):
         task = make.task(problem)
-        found = only(task).sections
-        assert sum(len(members) for _, members in found) == len(task.rows)
-        assert len({group for group, _ in found}) == len(found)
-        for group, members in found:
+        sections = only(task).sections
+        assert sum(len(members) for _, members in sections) == len(task.rows)
+        assert len({group for group, _ in sections}) == len(sections)
+        for group, members in sections:
             assert {(x.row.notion, x.row.unit) for x in members} == {(group.notion, group.unit)}
             regrets = [line.row.regret.mean for line in members]
             assert regrets == sorted(regrets)
-        assert found[-1][0] == Group(None, None)
+        assert sections[-1][0] == Group(None, None)
 
 
 def test_best_is_the_lowest_regret_of_each_contest_and_never_a_reference(make):

@@ -124,13 +124,13 @@ def test_the_default_console_is_the_standard_output(make, capsys):
 
 def test_records_are_flat_complete_and_sorted(make):
     data = make.data()
-    found = records(data)
-    assert len(found) == sum(len(task.rows) for task in data.tasks)
-    assert len({tuple(record) for record in found}) == 1
+    exported = records(data)
+    assert len(exported) == sum(len(task.rows) for task in data.tasks)
+    assert len({tuple(record) for record in exported}) == 1
     flat = (str, int, float, type(None))
-    assert all(isinstance(value, flat) for record in found for value in record.values())
+    assert all(isinstance(value, flat) for record in exported for value in record.values())
     by_key = {(t.task, r.agent, Budget.text(r.budget)): r for t in data.tasks for r in t.rows}
-    for record in found:
+    for record in exported:
         row = by_key[record["task"], record["agent"], record["budget"]]
         assert record["regret"] == row.regret.mean
         assert record["score_low"] == row.score.low
@@ -138,8 +138,8 @@ def test_records_are_flat_complete_and_sorted(make):
         assert record["audit_verdict"] == (row.audit and row.audit.verdict)
         assert record["rho"] == (row.budget and row.budget.rho) and record["epsilon"] is None
     for task in data.tasks:
-        assert records(task) == [r for r in found if r["task"] == task.task]
-    json.dumps(found, allow_nan=False)
+        assert records(task) == [r for r in exported if r["task"] == task.task]
+    json.dumps(exported, allow_nan=False)
 
 
 def test_json_holds_everything(make):
@@ -178,13 +178,13 @@ def test_csv_reads_back_and_runs_no_formula(make, tmp_path):
     task = TaskResult(**(vars(make.task()) | {"rows": (*rows, *make.task().rows)}))
     path = to_csv(task, tmp_path / "rows.csv")
     with open(path, encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file))
+        parsed = list(csv.DictReader(file))
     assert path.read_text(encoding="utf-8") == to_csv(task)
-    for read, record in zip(found, records(task), strict=True):
+    for read, record in zip(parsed, records(task), strict=True):
         for key, value in record.items():
             shown = "'=1+1" if value == "=1+1" else "" if value is None else str(value)
             assert read[key] == shown
-    assert {read["agent"] for read in found} >= {"'=1+1"}
+    assert {read["agent"] for read in parsed} >= {"'=1+1"}
 
 
 def test_latex_holds_every_row_and_bold_winners(make):

@@ -17,9 +17,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "train_sb3.py"
 def test_train_sb3(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLE))["main"](["--timesteps", "4096"])
     printed = capsys.readouterr().out
-    found = re.findall(r"^(.+?) +mean regret per round (\S+) \+- (\S+)$", printed, re.MULTILINE)
-    regret = {name: float(mean) for name, mean, _ in found}
-    error = {name: float(half) for name, _, half in found}
+    rows = re.findall(r"^(.+?) +mean regret per round (\S+) \+- (\S+)$", printed, re.MULTILINE)
+    regret = {name: float(mean) for name, mean, _ in rows}
+    error = {name: float(half) for name, _, half in rows}
     assert list(regret) == ["random", "PPO, untrained", "PPO, trained"]
     gap = regret["PPO, untrained"] - regret["PPO, trained"]
     assert gap > 2 * (error["PPO, untrained"] + error["PPO, trained"])

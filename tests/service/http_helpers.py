@@ -111,5 +111,5 @@ def call(
         sent.append(message)
 
     asyncio.run(app(scope, receive, send))
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:])
+    response_headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], response_headers, b"".join(each.get("body", b"") for each in sent[1:])

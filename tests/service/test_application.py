@@ -23,9 +23,9 @@ ROW = {"features": {"hour": 6, "age": 55}}
 
 @pytest.fixture
 def service(tmp_path: Any) -> Iterator[DecisionService]:
-    found = started(tmp_path)
-    yield found
-    found.close()
+    running = started(tmp_path)
+    yield running
+    running.close()
 
 
 def answered(app: Any, path: str, body: Any, **options: Any) -> tuple[int, Any]:
@@ -35,13 +35,13 @@ def answered(app: Any, path: str, body: Any, **options: Any) -> tuple[int, Any]:
 
 def test_decide_and_observe(service: DecisionService) -> None:
     app = application(service)
-    status, found = answered(app, "/decide", ROW)
-    assert status == 200 and found["decision"] == 1
-    assert found["action"] in NEWS["problem"]["actions"]
+    status, answer = answered(app, "/decide", ROW)
+    assert status == 200 and answer["decision"] == 1
+    assert answer["action"] in NEWS["problem"]["actions"]
     assert answered(app, "/observe", {"decision": 1, "response": 1}) == (204, None)
-    status, found = answered(app, "/decide", [ROW, {**ROW, "excluded": ["sport", "music"]}])
-    assert status == 200 and [row["decision"] for row in found] == [2, 3]
-    assert found[1]["action"] == "politics"
+    status, answer = answered(app, "/decide", [ROW, {**ROW, "excluded": ["sport", "music"]}])
+    assert status == 200 and [row["decision"] for row in answer] == [2, 3]
+    assert answer[1]["action"] == "politics"
     responses = [{"decision": n, "response": 0.5} for n in (3, 2)]
     assert answered(app, "/observe", responses) == (204, None)
     assert service.synced and service.session.pending == ()
@@ -70,9 +70,9 @@ def test_decide_and_observe(service: DecisionService) -> None:
 def test_bad_bodies_of_decide(
     service: DecisionService, body: bytes, row: int | None, field: str | None
 ) -> None:
-    status, found = answered(application(service), "/decide", body)
+    status, answer = answered(application(service), "/decide", body)
     assert status == 400
-    assert [(error["row"], error["field"]) for error in found["errors"]] == [(row, field)]
+    assert [(error["row"], error["field"]) for error in answer["errors"]] == [(row, field)]
     assert service.session.decisions == 0
 
 
@@ -90,8 +90,8 @@ def test_bad_bodies_of_decide(
 )
 def test_bad_bodies_of_observe(service: DecisionService, body: bytes, field: str | None) -> None:
     service.decide(ROW)
-    status, found = answered(application(service), "/observe", body)
-    assert status == 400 and found["errors"][0]["field"] == field
+    status, answer = answered(application(service), "/observe", body)
+    assert status == 400 and answer["errors"][0]["field"] == field
     assert service.session.pending == (1,)
 
 
@@ -114,16 +114,16 @@ def test_unknown_paths_methods_and_large_bodies(service: DecisionService) -> Non
     assert answered(app, "/activate", ROW)[0] == 404
     status, headers, content = call(app, "GET", "/decide")
     assert status == 405 and headers["allow"] == "POST" and json.loads(content)["errors"]
-    status, found = answered(app, "/decide", b" " * (MOST_BYTES + 1))
-    assert status == 413 and "1,048,576 bytes" in found["errors"][0]["message"]
+    status, answer = answered(app, "/decide", b" " * (MOST_BYTES + 1))
+    assert status == 413 and "1,048,576 bytes" in answer["errors"][0]["message"]
 
 
 def test_the_horizon_is_a_conflict(tmp_path: Any) -> None:
     service = started(tmp_path, problem={**NEWS["problem"], "horizon": 1})
     app = application(service)
     assert answered(app, "/decide", ROW)[0] == 200
-    status, found = answered(app, "/decide", ROW)
-    assert status == 409 and "planned for 1" in found["errors"][0]["message"]
+    status, answer = answered(app, "/decide", ROW)
+    assert status == 409 and "planned for 1" in answer["errors"][0]["message"]
     service.close()
 
 
@@ -136,8 +136,8 @@ def test_an_error_of_the_agent_tells_nothing_of_others(
     app = application(service)
     with monkeypatch.context() as patched:
         patched.setattr(type(service.session.agent), "act", fail)
-        status, found = answered(app, "/decide", ROW)
-    assert status == 500 and "ring" not in json.dumps(found)
+        status, answer = answered(app, "/decide", ROW)
+    assert status == 500 and "ring" not in json.dumps(answer)
     assert answered(app, "/decide", ROW)[0] == 200
 
 
@@ -256,15 +256,15 @@ ROWS = {"news": NEWS, "prices": PRICES, "slates": SLATES}
 
 def sent(cases: Any, **options: Any) -> set[int]:
     """Send random requests and check the answers; return their statuses."""
-    found = set()
+    statuses = set()
 
     @settings(max_examples=30, suppress_health_check=list(HealthCheck), database=None)
     @given(case=cases)
     def check(case: Any) -> None:
-        found.add(case.call_and_validate(**options).status_code)
+        statuses.add(case.call_and_validate(**options).status_code)
 
     check()
-    return found
+    return statuses
 
 
 @pytest.mark.slow
@@ -284,8 +284,8 @@ def test_random_requests_get_documented_answers(tmp_path: Any, name: str, mode: 
     headers = {"Authorization": f"Bearer {TOKEN}"}
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     statuses: dict[str, set[int]] = {}
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for parsed in schema.get_all_operations():
+        operation = parsed.ok()
         if mode == "NEGATIVE" and operation.method == "get":
             continue  # which have no parameters
         # a right body of /observe can have a decision that was never made

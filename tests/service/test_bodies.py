@@ -70,10 +70,10 @@ def errors(read: Any, body: Any) -> list[tuple[int | None, str | None]]:
 def test_each_candidate_has_intercept_and_scaled_features_in_its_block(
     hour: float, age: float
 ) -> None:
-    (found,) = NEWS.decide({"features": {"age": age, "hour": hour}, "user": "ana"})
+    (arguments,) = NEWS.decide({"features": {"age": age, "hour": hour}, "user": "ana"})
     own = np.array([1.0, hour / 24.0, (age + 10.0) / 130.0])
-    assert np.allclose(found["features"], np.kron(np.eye(3), own) / math.sqrt(3), atol=1e-15)
-    assert np.linalg.norm(found["features"], axis=1).max() <= 1.0
+    assert np.allclose(arguments["features"], np.kron(np.eye(3), own) / math.sqrt(3), atol=1e-15)
+    assert np.linalg.norm(arguments["features"], axis=1).max() <= 1.0
     (priced,) = PRICES.decide({"features": {"age": age, "hour": hour}})
     assert np.allclose(priced["features"], own[1:] / math.sqrt(3), atol=1e-15)
 
@@ -99,13 +99,13 @@ def test_any_value_in_a_right_body_is_read_or_its_field_is_named(field: str, val
     else:
         body[field] = value
     try:
-        (found,) = NEWS.decide(body)
+        (arguments,) = NEWS.decide(body)
     except BodyError as error:
         ((row, named, _),) = error.errors
         assert row == 0 and named is not None
         assert named.removeprefix("features.").partition(".")[0] == field
     else:
-        assert np.isfinite(found["features"]).all()
+        assert np.isfinite(arguments["features"]).all()
         if field in RANGES:
             low, high = RANGES[field]
             assert type(value) in (int, float) and low <= value <= high
@@ -188,9 +188,9 @@ def test_texts_and_numbers_name_the_same_customers() -> None:
 
 
 def test_excluded_actions_are_a_mask() -> None:
-    (found,) = NEWS.decide({**ANA, "excluded": ["music", "sport"]})
-    assert found["available"].tolist() == [0.0, 1.0, 0.0]
-    assert NEWS.excludes(found, "music") and not NEWS.excludes(found, "politics")
+    (arguments,) = NEWS.decide({**ANA, "excluded": ["music", "sport"]})
+    assert arguments["available"].tolist() == [0.0, 1.0, 0.0]
+    assert NEWS.excludes(arguments, "music") and not NEWS.excludes(arguments, "politics")
     slate = SLATES.decide(
         {"features": [[0, 1]] * 3, "revenues": [1, 0.5, 1], "excluded": ["politics"]}
     )[0]

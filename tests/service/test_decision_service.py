@@ -64,9 +64,9 @@ def play(service: DecisionService, base: dict[str, Any], seed: int, rounds: int)
     waiting = []
     decided = []
     for _ in range(rounds):
-        (found,) = service.decide(customer(base, rng))
-        decided.append(found)
-        waiting.append((found["decision"], response(base, found["action"], rng)))
+        (answer,) = service.decide(customer(base, rng))
+        decided.append(answer)
+        waiting.append((answer["decision"], response(base, answer["action"], rng)))
         if rng.random() < 0.7:
             number, given = waiting.pop(rng.randrange(len(waiting)))
             service.observe({"decision": number, "response": given})
@@ -228,7 +228,7 @@ def test_a_crash_at_any_write_leaves_a_session_that_starts(
         assert service.session.decisions == len(decided), step
         decided += play(service, NEWS, len(decided), 2)
         crash(service)
-    assert [found["decision"] for found in decided] == list(range(1, len(decided) + 1))
+    assert [answer["decision"] for answer in decided] == list(range(1, len(decided) + 1))
 
 
 class Killed(BaseException):
@@ -277,13 +277,13 @@ def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     size = service._journal.size
 
     def use() -> list[str]:
-        found = []
+        messages = []
         for call in (lambda: service.decide({"features": {"hour": 1, "age": 2}}), service.save):
             try:
                 call()
             except CheckpointError as error:
-                found.append(str(error))
-        return found
+                messages.append(str(error))
+        return messages
 
     assert all("forked" in text for text in in_child(use)) and len(in_child(use)) == 2
     assert (tmp_path / "shop" / "journal").stat().st_size == size
@@ -343,9 +343,9 @@ def test_excluded_actions_are_never_chosen(tmp_path: Path) -> None:
     rng = random.Random(0)
     for _ in range(60):
         excluded = rng.sample(names, rng.randint(0, 2))
-        (found,) = service.decide({**customer(NEWS, rng), "excluded": excluded})
-        assert found["action"] in set(names) - set(excluded)
-        service.observe({"decision": found["decision"], "response": 1.0})
+        (answer,) = service.decide({**customer(NEWS, rng), "excluded": excluded})
+        assert answer["action"] in set(names) - set(excluded)
+        service.observe({"decision": answer["decision"], "response": 1.0})
     crash(service)
     assert started(tmp_path).session.decisions == 60
 
@@ -564,8 +564,8 @@ def charged(at: Path, **changes: Any) -> DecisionService:
 def serve_people(service: DecisionService, names: list[str]) -> None:
     for name in names:
         row = {"features": {"hour": 1, "age": 2}, "user": name}
-        (found,) = service.decide(row)
-        service.observe({"decision": found["decision"], "response": 1})
+        (answer,) = service.decide(row)
+        service.observe({"decision": answer["decision"], "response": 1})
 
 
 def test_an_account_charges_each_record_once_through_crashes(tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ def test_a_changed_byte_before_other_events_is_an_error(tmp_path: Path) -> None:
             with pytest.raises(DataError, match="damaged at byte"):
                 Journal(journal.path)
             continue
-        found = Journal(journal.path)
-        found.close()
-        assert found.events == [{"n": 0}, {"n": 1}, {"n": 2}][: len(found.events)]
+        reopened = Journal(journal.path)
+        reopened.close()
+        assert reopened.events == [{"n": 0}, {"n": 1}, {"n": 2}][: len(reopened.events)]
 
 
 def test_only_the_owner_can_read_it(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ class Program:
         self.said = ""
         for line in self.process.stderr:
             self.said += line
-            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                self.port = int(found[1])
+            if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(match[1])
                 return
         raise AssertionError(self.said)
 
@@ -64,12 +64,12 @@ class Program:
 
 @contextmanager
 def program(config: Path, *options: str) -> Iterator[Program]:
-    found = Program(config, *options)
+    running = Program(config, *options)
     try:
-        yield found
+        yield running
     finally:
-        found.process.kill()
-        found.process.communicate()
+        running.process.kill()
+        running.process.communicate()
 
 
 def post(client: http.client.HTTPConnection, path: str, body: Any) -> Any:
@@ -86,11 +86,11 @@ def play(running: Program, rng: random.Random, answered: list[Any]) -> None:
     try:
         while True:
             row = {"features": {"hour": rng.uniform(0, 24), "age": rng.uniform(0, 120)}}
-            found = post(client, "/decide", row)
-            answered.append(found)
+            answer = post(client, "/decide", row)
+            answered.append(answer)
             if rng.random() < 0.8:
-                response = float(found["action"] == "music")
-                post(client, "/observe", {"decision": found["decision"], "response": response})
+                response = float(answer["action"] == "music")
+                post(client, "/observe", {"decision": answer["decision"], "response": response})
     except (OSError, http.client.HTTPException):
         client.close()
 
@@ -127,8 +127,8 @@ def test_kill_9_at_any_time_releases_nothing_twice(tmp_path: Path) -> None:
 
     # each answer is an event, and there is one for each number
     decided = {event["decision"]: event["action"] for event in events.values() if "tape" in event}
-    assert [found["decision"] for found in answered] == sorted({f["decision"] for f in answered})
-    assert all(decided[found["decision"]] == found["action"] for found in answered)
+    assert [answer["decision"] for answer in answered] == sorted({f["decision"] for f in answered})
+    assert all(decided[answer["decision"]] == answer["action"] for answer in answered)
     assert len(answered) <= len(decided) == last.session.decisions <= len(answered) + 3
 
     # the whole history, repeated by one process from the first snapshot

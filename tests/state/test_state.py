@@ -91,16 +91,16 @@ def no_registered_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def everything() -> dict[str, dict[str, Any]]:
     """Return the contents of all modules and classes of the library and of this test."""
-    found: dict[str, dict[str, Any]] = {}
+    contents: dict[str, dict[str, Any]] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("dpb_gym", "dpb_agents", __name__):
-            found[name] = dict(vars(module))
+            contents[name] = dict(vars(module))
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__.startswith("dpb_"):
-                    found[f"{name}.{value.__name__}"] = dict(vars(value))
+                    contents[f"{name}.{value.__name__}"] = dict(vars(value))
     for kind in (Box, Pair, Checked):
-        found[kind.__name__] = dict(vars(kind))
-    return found
+        contents[kind.__name__] = dict(vars(kind))
+    return contents
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -203,8 +203,8 @@ def test_trees_return_equal(value: Any) -> None:
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_values_return_equal(value: Any) -> None:
-    found = again([value])[0]
-    assert equal(found, value) or (found == value and type(found) is type(value))
+    returned = again([value])[0]
+    assert equal(returned, value) or (returned == value and type(returned) is type(value))
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
@@ -213,13 +213,13 @@ def test_arrays_return_with_dtype_order_and_flags(dtype: str) -> None:
     frozen = made.copy("F")
     frozen.flags.writeable = False
     for value in (made, frozen, made[::-1], made[:, 1], made[0, 0], made[:0]):
-        found = again(value)
-        assert equal(found, value)
-        assert found.base is None or isinstance(value, np.generic)
+        returned = again(value)
+        assert equal(returned, value)
+        assert returned.base is None or isinstance(value, np.generic)
         if isinstance(value, np.ndarray):
             fortran = value.flags.f_contiguous and not value.flags.c_contiguous
-            assert found.flags.f_contiguous or not fortran
-            assert found.flags.aligned
+            assert returned.flags.f_contiguous or not fortran
+            assert returned.flags.aligned
 
 
 def test_a_nan_keeps_its_bits() -> None:
@@ -231,9 +231,14 @@ def test_a_nan_keeps_its_bits() -> None:
 def test_shared_values_and_cycles_keep_their_identity() -> None:
     shared, box = np.zeros(2), Box()
     box.me, box.parts = box, [shared, (shared, box), {"again": shared}]
-    found = again([box, box, shared])
-    assert found[0] is found[1] is found[0].me is found[0].parts[1][1]
-    assert found[2] is found[0].parts[0] is found[0].parts[1][0] is found[0].parts[2]["again"]
+    returned = again([box, box, shared])
+    assert returned[0] is returned[1] is returned[0].me is returned[0].parts[1][1]
+    assert (
+        returned[2]
+        is returned[0].parts[0]
+        is returned[0].parts[1][0]
+        is returned[0].parts[2]["again"]
+    )
     itself: list[Any] = []
     itself.append(itself)
     assert again(itself)[0] is not itself
@@ -270,9 +275,9 @@ def test_blocks_of_random_numbers_continue() -> None:
     rng = np.random.Generator(np.random.SFC64(3))
     draws = BlockDraws([rng], (2,), fill_normals)
     draws.next()
-    found = again(draws)
+    returned = again(draws)
     for _ in range(2000):
-        np.testing.assert_array_equal(found.next(), draws.next())
+        np.testing.assert_array_equal(returned.next(), draws.next())
     with pytest.raises(StateError, match="filled by"):
         state.dumps(BlockDraws([rng], (2,), lambda generator, out: None))
 
@@ -281,10 +286,10 @@ def test_messages_of_the_library_return_equal() -> None:
     info = ProblemInfo("pricing", 100, 3, (0.0, 1.0))
     context = Context(3, np.zeros((1, 2), np.float32), users=np.array([4]))
     feedback = Feedback(np.ones(1), observed=np.array([True]))
-    found = again([info, context, feedback, Budget.parse("eps=1,delta=1e-6@local")])
-    assert found[0] == info and found[3] == Budget.parse("eps=1,delta=1e-6@local")
-    assert type(found[1]) is Context and found[1].t == 3 and type(found[2]) is Feedback
-    np.testing.assert_array_equal(found[1].users, context.users)
+    returned = again([info, context, feedback, Budget.parse("eps=1,delta=1e-6@local")])
+    assert returned[0] == info and returned[3] == Budget.parse("eps=1,delta=1e-6@local")
+    assert type(returned[1]) is Context and returned[1].t == 3 and type(returned[2]) is Feedback
+    np.testing.assert_array_equal(returned[1].users, context.users)
 
 
 # ------------------------------------------------------------------ what is not written
@@ -566,10 +571,10 @@ JSON = st.recursive(
 @given(JSON, st.binary(max_size=30))
 def test_random_json_is_refused_or_returns_equal(value: Any, data: bytes) -> None:
     try:
-        found = state.loads(line(value, data))
+        loaded = state.loads(line(value, data))
     except StateError:
         return
-    assert equal(again(found), found)
+    assert equal(again(loaded), loaded)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -586,10 +591,10 @@ def test_changed_and_cut_bytes_are_refused_or_return_equal(value: Any, data: st.
         "drop": good[:at] + good[at + 1 :],
     }[how]
     try:
-        found = state.loads(changed)
+        loaded = state.loads(changed)
     except StateError:
         return
-    assert equal(again(found), found)
+    assert equal(again(loaded), loaded)
 
 
 def test_sizes_are_checked_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

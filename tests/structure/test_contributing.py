@@ -40,8 +40,8 @@ def check_command(line):
 
 
 def code(title, language):
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PARTS[title], re.M | re.S)
-    return found
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", PARTS[title], re.M | re.S)
+    return block
 
 
 def test_commands_of_the_text_exist():

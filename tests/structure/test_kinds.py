@@ -25,19 +25,19 @@ def names_in(node: ast.AST) -> bool:
 def asked(source: str) -> Iterator[int]:
     """Yield the lines that compare with a kind's name, or look something up by it."""
     for node in ast.walk(ast.parse(source)):
-        found: list[ast.AST] = []
+        nodes: list[ast.AST] = []
         if isinstance(node, ast.Compare):
-            found = [node.left, *node.comparators]
+            nodes = [node.left, *node.comparators]
         elif isinstance(node, ast.Dict):
-            found = [key for key in node.keys if key is not None]
+            nodes = [key for key in node.keys if key is not None]
         elif isinstance(node, ast.Subscript):
-            found = [node.slice]
+            nodes = [node.slice]
         elif isinstance(node, ast.MatchValue):
-            found = [node.value]
+            nodes = [node.value]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found = node.args[:1] if node.func.attr in ("get", "pop", "startswith") else []
-        if any(map(names_in, found)):
-            yield found[0].lineno
+            nodes = node.args[:1] if node.func.attr in ("get", "pop", "startswith") else []
+        if any(map(names_in, nodes)):
+            yield nodes[0].lineno
 
 
 def test_no_code_outside_of_the_kinds_asks_for_their_names() -> None:

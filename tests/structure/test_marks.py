@@ -64,18 +64,18 @@ class Variant:
 def starters(pytestconfig: pytest.Config) -> Callable[[Path], frozenset[str]]:
     """The function of tests/conftest.py that reads a file."""
     name = str(Path(__file__).parents[1] / "conftest.py")
-    found: Callable[[Path], frozenset[str]] = pytestconfig.pluginmanager.get_plugin(
+    reader: Callable[[Path], frozenset[str]] = pytestconfig.pluginmanager.get_plugin(
         name
     ).process_starters
-    return found
+    return reader
 
 
 def test_only_tests_that_start_processes_are_marked(
     tmp_path: Path, starters: Callable[[Path], frozenset[str]]
 ) -> None:
     (tmp_path / "test_some.py").write_text(SOURCE)
-    found = {name for name in starters(tmp_path / "test_some.py") if name.startswith("test")}
-    assert found == {
+    names = {name for name in starters(tmp_path / "test_some.py") if name.startswith("test")}
+    assert names == {
         "test_helper",
         "test_fixture",
         "test_imported_name",

@@ -19,28 +19,28 @@ CALLS = {"read_pickle", "load_module", "unsafe_load", "full_load"}
 
 def reads(text: str) -> list[str]:
     """Return the ways in which code may read pickles."""
-    found = []
+    ways = []
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or "", *(alias.name for alias in node.names)]
-        found += [name for name in names if name.partition(".")[0] in READERS]
+        ways += [name for name in names if name.partition(".")[0] in READERS]
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
         options = {option.arg: ast.unparse(option.value) for option in node.keywords}
         if options.get("allow_pickle", "False") != "False":
-            found.append(f"{called}(allow_pickle=...)")
+            ways.append(f"{called}(allow_pickle=...)")
         if called in ("np.load", "numpy.load") and "allow_pickle" not in options:
-            found.append(f"{called} without allow_pickle=False")
+            ways.append(f"{called} without allow_pickle=False")
         if called in ("joblib.load", "torch.load", "yaml.load") or called.split(".")[-1] in CALLS:
-            found.append(called)
+            ways.append(called)
         if called.endswith("import_module") and node.args:
             name = ast.unparse(node.args[0]).strip("'")
-            found += [name] if name.partition(".")[0] in READERS else []
-    return found
+            ways += [name] if name.partition(".")[0] in READERS else []
+    return ways
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_the_check_finds_readers(text: str) -> None:
 
 def test_no_package_reads_pickles() -> None:
     assert len(FILES) > 250
-    found = {str(file.relative_to(ROOT)): reads(file.read_text("utf-8")) for file in FILES}
-    readers = {name: ways for name, ways in found.items() if ways}
+    by_file = {str(file.relative_to(ROOT)): reads(file.read_text("utf-8")) for file in FILES}
+    readers = {name: ways for name, ways in by_file.items() if ways}
     assert not readers

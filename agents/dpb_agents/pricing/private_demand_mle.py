@@ -73,11 +73,11 @@ class PrivateMLE(Minimiser):
 
     def release(self, due: Array) -> Array:
         """Return private estimates ``(B, d)``, updated where `due`; see `Minimiser.release`."""
-        found = super().release(due)
+        estimates = super().release(due)
         if (self.calls == self.max_calls).all():
             self.records.drop()
         shrunk: Array = (
-            found * np.minimum(1.0, RADIUS / np.maximum(_norms(found), RADIUS / 2))[:, None]
+            estimates * np.minimum(1.0, RADIUS / np.maximum(_norms(estimates), RADIUS / 2))[:, None]
         )
         return shrunk
 
@@ -129,15 +129,15 @@ class PrivateMLE(Minimiser):
         guess = ridge * size / RADIUS
         for _ in range(MAX_SEARCHES):
             self._newton(due, guess, 0.0, theta)
-            found = _size(theta[b])
-            if abs(found - RADIUS) <= 1e-13 * RADIUS:
+            norm = _size(theta[b])
+            if abs(norm - RADIUS) <= 1e-13 * RADIUS:
                 break
-            low, high = (guess, high) if found > RADIUS else (low, guess)
-            slope = (1 / found - 1 / size) / (guess - last) if guess != last else 0.0
+            low, high = (guess, high) if norm > RADIUS else (low, guess)
+            slope = (1 / norm - 1 / size) / (guess - last) if guess != last else 0.0
             last = guess
-            size = found
+            size = norm
             if slope > 0.0:
-                guess += (1 / RADIUS - 1 / found) / slope
+                guess += (1 / RADIUS - 1 / norm) / slope
             if slope <= 0.0 or not low < guess < high:
                 guess = 0.5 * (low + high) if math.isfinite(high) else 2 * low
             if not low < guess < high:

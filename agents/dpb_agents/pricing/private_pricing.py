@@ -283,17 +283,17 @@ class PrivatePricing(WarmStart):
         gram = (rest * budget.epsilon, rest * budget.delta)
         mle = (self.share * budget.epsilon, self.share * budget.delta)
         updates = self.max_updates or paper_constants.most_updates(parameters, d, T)
-        found = paper_constants.calls(demand, constants, composition, updates, T, gram, mle)
-        choice = paper_constants.choose(parameters, demand, d, T, gram[0], found.nu)
+        calls = paper_constants.calls(demand, constants, composition, updates, T, gram, mle)
+        choice = paper_constants.choose(parameters, demand, d, T, gram[0], calls.nu)
         # Without composition rho is unchanged: the ridge 2 B2 / epsilon is not forced.
-        forced = found.curvature_constant
+        forced = calls.curvature_constant
         if not composition:
-            forced = min(forced, 0.5 * choice.ridge * found.epsilon)
+            forced = min(forced, 0.5 * choice.ridge * calls.epsilon)
         perturbation = objective_csw(
-            found.epsilon,
-            found.delta,
+            calls.epsilon,
+            calls.delta,
             dim=d,
-            gradient_constant=found.gradient_constant,
+            gradient_constant=calls.gradient_constant,
             curvature_constant=forced,
             gradient_bound=demand.gradient_bound,
             curvature=demand.curvature,
@@ -301,7 +301,7 @@ class PrivatePricing(WarmStart):
             records=T,
         )
         self._play(choice.explore, choice.gamma)
-        sums = self._gram(curator, d, sigma=found.gram_sigma)
+        sums = self._gram(curator, d, sigma=calls.gram_sigma)
         estimator = PrivateMLE(curator, d, T, demand, calls=updates, calibration=perturbation)
         return DemandSubroutines(estimator, sums, choice.ridge, updates)
 

@@ -204,17 +204,17 @@ def recipe_folder() -> Path:
 def _reading_part(name: str, docs: Path) -> list[str]:
     """Return links to hand-written pages that mention the agent, the most relevant first."""
     word = re.compile(rf"`{re.escape(name)}`")
-    found = []
+    mentions = []
     for page in [*docs.glob("*.md"), *docs.glob("agents/*.md"), *docs.glob("papers/*.md")]:
         text = page.read_text(encoding="utf-8")
         title = text.lstrip("# ").partition("\n")[0]
         own = page.stem == name or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", title)
         count = len(word.findall(text))
         if own or count:
-            found.append((not own, -count, title, page.relative_to(docs).as_posix()))
-    if not found:
+            mentions.append((not own, -count, title, page.relative_to(docs).as_posix()))
+    if not mentions:
         return []
-    lines = [f"- [{title}](/{path})" for _, _, title, path in sorted(found)]
+    lines = [f"- [{title}](/{path})" for _, _, title, path in sorted(mentions)]
     return ["## More", "\n".join(lines)]
 
 

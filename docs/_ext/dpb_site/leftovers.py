@@ -22,9 +22,9 @@ def write(pages: Pages, docs: Path) -> None:
     for page in docs.glob("*.md"):
         named |= {_name(p, docs) for p in _listed(page, docs)}
     written = [p for p in docs.rglob("*.md") if not p.relative_to(docs).as_posix().startswith("_")]
-    found = sorted(name for name in (_name(p, docs) for p in written) if name not in named)
-    text = "Further pages." if found else "The table of contents lists all pages."
-    pages.write("more/index", ["# More", text, toctree(f"/{name}" for name in found)])
+    unlisted = sorted(name for name in (_name(p, docs) for p in written) if name not in named)
+    text = "Further pages." if unlisted else "The table of contents lists all pages."
+    pages.write("more/index", ["# More", text, toctree(f"/{name}" for name in unlisted)])
 
 
 def existing_patterns(source: str, names: Iterable[str]) -> str:

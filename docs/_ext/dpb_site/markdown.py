@@ -46,13 +46,13 @@ def _cell(text: str) -> str:
 
 def definitions(entries: Iterable[tuple[str, str]]) -> str:
     """Return a definition list of (term, text) pairs."""
-    found = []
+    blocks = []
     for term, text in entries:
         first, *rest = text.split("\n")
-        found.append(
+        blocks.append(
             "\n".join([term, f": {first}", *(f"  {line}" if line else "" for line in rest)])
         )
-    return "\n\n".join(found)
+    return "\n\n".join(blocks)
 
 
 def fence(language: str, code: str) -> str:

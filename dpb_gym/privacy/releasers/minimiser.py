@@ -178,8 +178,8 @@ class Minimiser(Releaser):
         pull = (self._ridge if plan is None else plan.ridge) * self._centre
         linear = np.zeros((self.replicates, self.dim)) - pull
         if plan is None:
-            found, norms = self.minimise(asked, linear, self._ridge, EXACT_TOLERANCE)
-            self._released[lanes] = found[lanes]
+            minimisers, norms = self.minimise(asked, linear, self._ridge, EXACT_TOLERANCE)
+            self._released[lanes] = minimisers[lanes]
         else:
             if (self.calls[lanes] >= self.max_calls).any():
                 raise BudgetExceeded(
@@ -192,9 +192,9 @@ class Minimiser(Releaser):
                 self._noise.fill(int(b), own)
             linear[lanes] += plan.sigma * draws[:, 0]
             # the proof needs a minimiser of this gradient norm, whatever the solver says
-            found, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
+            minimisers, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
             _check(norms[lanes], plan.tolerance)
-            self._released[lanes] = found[lanes] + plan.output_std * draws[:, 1]
+            self._released[lanes] = minimisers[lanes] + plan.output_std * draws[:, 1]
         self.calls[lanes] += 1
         return self._released.copy()
 

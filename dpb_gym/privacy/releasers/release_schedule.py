@@ -253,17 +253,17 @@ class ReleaseModel:
         noise = (sigma * self.unit_noise / self.rate) ** 2
         # the round at which noise and prior have the same variance
         even = (noise + self.spread) / self.prior if per_record else math.sqrt(noise / self.prior)
-        found = []
+        plans = []
         for first in dict.fromkeys(max(1, round(even * x)) for x in FIRSTS):
             for ratio in RATIOS:
                 ends = _growing(self.horizon, first, ratio)
                 sizes = np.diff(ends, prepend=0)
                 own = noise * sizes if per_record else noise
                 variance = 1.0 / np.cumsum(sizes**2 / (own + self.spread * sizes))
-                found.append((self.regret(ends, variance), ends))
+                plans.append((self.regret(ends, variance), ends))
         # fewer releases are easier on devices and aggregators, at next to no regret
-        enough = min(loss for loss, _ in found) * (1.0 + TOLERANCE)
-        ends = min((ends for loss, ends in found if loss <= enough), key=len)
+        enough = min(loss for loss, _ in plans) * (1.0 + TOLERANCE)
+        ends = min((ends for loss, ends in plans if loss <= enough), key=len)
         ones = np.ones(len(ends))
         scales = 1.0 / np.sqrt(np.diff(ends, prepend=0)) if per_record else ones
         return Schedule(ends, ones, scales, carry=0.0)

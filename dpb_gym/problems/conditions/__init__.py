@@ -130,8 +130,8 @@ class Conditioned(Problem):
         return hidden
 
     def _worlds(self, truth: Hidden) -> list[Hidden]:
-        found = [world for condition in self.conditions for world in condition.worlds(truth)]
-        return found or [truth]
+        worlds = [world for condition in self.conditions for world in condition.worlds(truth)]
+        return worlds or [truth]
 
     def _scaled(self, round_: Round, rewards: Array) -> Array:
         for condition in self._scaling:

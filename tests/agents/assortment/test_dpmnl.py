@@ -208,12 +208,12 @@ def test_the_logarithm_of_lemma_s10() -> None:
 
 def test_line_15_compares_with_the_round_before(play: Any) -> None:
     """det V doubles within one round next to never, and since the last update it does."""
-    found = {}
+    updates = {}
     for literal in ((), ("line-15",)):
         params = {"calibration": "paper", "explore": 20, "max_updates": 9, "literal": literal}
         env = {"n_items": 8, "capacity": 2, "dim": 2, "params": params}
-        found[literal] = play("dpmnl", [0, 1], 2000, Budget.zcdp(5000.0), **env).agent.updates
-    assert (found[()] > 4).all() and (found["line-15",] == 1).all()
+        updates[literal] = play("dpmnl", [0, 1], 2000, Budget.zcdp(5000.0), **env).agent.updates
+    assert (updates[()] > 4).all() and (updates["line-15",] == 1).all()
 
 
 def test_line_15_by_hand(play: Any) -> None:

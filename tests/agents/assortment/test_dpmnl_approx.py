@@ -53,8 +53,8 @@ def test_conversions() -> None:
     limit = 1 / (2 * math.log(10_000))
     for factor, larger in ((0.5, False), (2.0, True)):
         small = Budget.zcdp(factor * limit)
-        found = converted(small, 10_000, "paper").epsilon, converted(small, 10_000, "correct")
-        assert (found[0] > found[1].epsilon) is larger
+        pair = converted(small, 10_000, "paper").epsilon, converted(small, 10_000, "correct")
+        assert (pair[0] > pair[1].epsilon) is larger
 
 
 @settings(deadline=None)
@@ -93,8 +93,8 @@ def test_both_printed_counts_of_levels(calibration: str) -> None:
             )
             for text in ("algorithm-5", "lemma-s6")
         )
-        found = few._releasers.gram.sigma / many._releasers.gram.sigma
-        assert found == pytest.approx(math.sqrt(ratio))
+        sigma_ratio = few._releasers.gram.sigma / many._releasers.gram.sigma
+        assert sigma_ratio == pytest.approx(math.sqrt(ratio))
         assert (few.curator.guarantee.rho <= 1.0) or calibration == "paper"
 
 

@@ -110,8 +110,8 @@ def test_newton_finds_scipys_minimum(
     theta = fit.run(rounds, ridge, linear)
     for b in range(B):
         args = (records, b, ridge, linear[b])
-        found = minimize(objective, np.zeros(d), args, jac=True, method="BFGS", tol=1e-10)
-        np.testing.assert_allclose(theta[b], found.x, atol=2e-6, rtol=1e-6)
+        optimum = minimize(objective, np.zeros(d), args, jac=True, method="BFGS", tol=1e-10)
+        np.testing.assert_allclose(theta[b], optimum.x, atol=2e-6, rtol=1e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -247,12 +247,12 @@ def test_folded_records_stand_for_their_losses(rounds: int) -> None:
 
 
 def test_folding_does_not_depend_on_when_estimates_are_released() -> None:
-    found = []
+    estimates = []
     for often in (False, True):
         records, estimator = folded(3, 1300, 400)
         for t, row in enumerate(zip(*records, strict=True)):
             estimator.add(*row)
             if often and t % 90 == 89:
                 estimator.release(np.array([True, False]))
-        found.append(estimator.release(np.ones(2, bool)))
-    np.testing.assert_allclose(found[0], found[1], atol=2e-3)
+        estimates.append(estimator.release(np.ones(2, bool)))
+    np.testing.assert_allclose(estimates[0], estimates[1], atol=2e-3)

@@ -43,36 +43,36 @@ def begun(name, budget="rho=1", horizon=400, unit="user-round", **params):
 
 def records(name, functions, known, state, rng):
     """Return records of every action, with responses at and beyond the ends of their range."""
-    found = []
+    rows = []
     n = len(known.mean)
     if known.capacity:
         x = rng.normal(size=(n, 3))
         offer = Offer(x, np.ones(n))
         for slate in itertools.combinations(range(n), known.capacity):
             chosen = [*range(known.capacity), -1]
-            found += [
+            rows += [
                 functions.record(known, state, 1, offer, np.array(slate), k, NO_NORMALS)
                 for k in chosen
             ]
-        return found
+        return rows
     for k, y in itertools.product(range(n), (-50.0, 0.0, 0.5, 1.0, 50.0)):
         action = known.prices[k] if len(known.prices) else k
         x = np.arange(n) if name == "arms" else rng.normal(size=(n, 3))
         x = rng.normal(size=3) if len(known.prices) else x
         value, along = functions.record(known, state, 1, x, action, y, NO_NORMALS)
-        found.append((value, along))
-    return found
+        rows.append((value, along))
+    return rows
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_two_records_differ_by_at_most_the_sensitivity(name):
     """Of all actions and responses, whatever the customer is; the largest distance is attained."""
     functions, known, state, sums = begun(name)
-    found = records(name, functions, known, state, np.random.default_rng(0))
+    rows = records(name, functions, known, state, np.random.default_rng(0))
     if not known.capacity:
         low, high = sums.clip.low, sums.clip.high
-        found = [np.clip(value, low, high) * along for value, along in found]
-    distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(found, 2)]
+        rows = [np.clip(value, low, high) * along for value, along in rows]
+    distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(rows, 2)]
     assert max(distances) == pytest.approx(sums.sensitivity, rel=1e-12)
     assert sums.basis == "computed"
 

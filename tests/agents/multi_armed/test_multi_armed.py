@@ -206,18 +206,18 @@ def test_sums_have_the_noise_that_is_charged(law, budget, system):
     for arm in (0, 1, 1):
         sums.add(np.full(B, 9.0), np.where(seen[:, None], np.eye(2)[arm], 0.0))  # clipped to 3
     due = np.arange(B) < B - 10
-    found = sums.release(due)
-    assert (found[~due] == 0.0).all()
+    released = sums.release(due)
+    assert (released[~due] == 0.0).all()
     exact = np.where(seen[:, None], [3.0, 6.0], 0.0)
-    noise = (found - exact)[due]
+    noise = (released - exact)[due]
     assert abs(np.corrcoef(noise.T)[0, 1]) < 0.06
     norm = stats.laplace(0.0, sums.scale) if law == "laplace" else stats.norm(0.0, sums.sigma)
     size = sums.scale if law == "laplace" else sums.sigma * math.sqrt(2.0 / math.pi)
     assert np.abs(noise).mean() == pytest.approx(size, rel=0.045)
     assert stats.kstest(noise.ravel(), norm.cdf).pvalue > 1e-3
-    assert (sums.release(due)[due] != found[due]).all(), "every segment has noise of its own"
+    assert (sums.release(due)[due] != released[due]).all(), "every segment has noise of its own"
     if system:
-        assert (found / sums.grid == np.round(found / sums.grid)).all()
+        assert (released / sums.grid == np.round(released / sums.grid)).all()
     epsilon = made.guarantee.epsilon(0.0)
     if law == "laplace":
         wanted = {"rho=0.5": 1.0}.get(budget, 2.0)

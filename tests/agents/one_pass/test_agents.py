@@ -341,14 +341,14 @@ def test_draws_do_not_depend_on_the_unit_of_the_responses():
     """Without cuts and with little noise, `cut` only multiplies rows, whose weights undo it."""
     contexts = np.random.default_rng(3).uniform(-0.1, 0.1, (40, 12, 3))
     problem = problem_of("one-pass-mnl", 40, contexts=contexts, theta=[9.0, 0.0, -12.0])
-    seeds, found = range(1_000_960, 1_000_976), []
+    seeds, estimates = range(1_000_960, 1_000_976), []
     for cut in (0.5, 2.0):
         agent = begin(
             "one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut, level=0.0
         )
         play(agent, problem, seeds, 8)  # of 9 with draws
-        found.append((agent.state.theta, np.einsum("bii->b", agent.state.V)))
-    (short, narrow), (long, wide) = found
+        estimates.append((agent.state.theta, np.einsum("bii->b", agent.state.V)))
+    (short, narrow), (long, wide) = estimates
     assert np.abs(long - short).max() < 0.1 * np.abs(long).max() > 1.0
     np.testing.assert_allclose(narrow, wide, rtol=0.1)
 

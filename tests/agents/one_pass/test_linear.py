@@ -210,12 +210,12 @@ def test_exact_sums_of_logistic_rewards_find_what_scipy_finds():
     wanted = minimize(loss, np.zeros(6)).x
     chance = expit(logits @ wanted)
     curvature = (logits.T * chance * (1.0 - chance)) @ logits + np.eye(6) / 0.05
-    found, missed = (
+    distance, missed = (
         math.sqrt((agent.state.theta[0] - wanted) @ curvature @ (agent.state.theta[0] - wanted))
         for agent in agents
     )
     # in standard deviations of the posterior
-    assert found < 1.0 and missed > 10.0
+    assert distance < 1.0 and missed > 10.0
 
 
 @pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
@@ -452,9 +452,9 @@ def test_a_search_for_the_worst_pair_of_records_finds_the_bound(curvature, dim):
     best = gaps(pairs)
     for _ in range(600):
         trial = pairs + steps[:, None, None] * rng.normal(size=pairs.shape)
-        found = gaps(trial)
-        better = found > best
-        pairs[better], best[better] = trial[better], found[better]
+        distances = gaps(trial)
+        better = distances > best
+        pairs[better], best[better] = trial[better], distances[better]
         steps = np.where(better, steps, np.maximum(steps * 0.98, 1e-4))
     assert best.max() == pytest.approx(1.0, abs=2e-3)
     assert best.max() <= 1 + 1e-9
@@ -482,9 +482,13 @@ def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape,
         size = np.abs(pairs).mean(axis=(2, 3), keepdims=True)
         trial += step * size * rng.normal(size=pairs.shape)
         other = rewards + steps[:, None] * rng.normal(size=(24, 2))
-        found = gaps(trial, other)
-        better = found > best
-        pairs[better], rewards[better], best[better] = trial[better], other[better], found[better]
+        distances = gaps(trial, other)
+        better = distances > best
+        pairs[better], rewards[better], best[better] = (
+            trial[better],
+            other[better],
+            distances[better],
+        )
         steps = np.where(better, steps, np.maximum(steps * 0.98, 1e-4))
     assert best.max() == pytest.approx(1.0, abs=2e-2)
     assert best.max() <= 1 + 1e-9
@@ -844,9 +848,9 @@ def test_rewards_need_not_be_centred(name):
     centred = run(0.5)
     chance = play(make_begun("random", problem, seeds), problem, seeds, 2500)[0].mean()
     for level in (0.2, 0.85):
-        found = run(level)
-        assert found < 2.5 * centred
-        assert found < 0.6 * chance
+        shifted = run(level)
+        assert shifted < 2.5 * centred
+        assert shifted < 0.6 * chance
 
 
 @pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
@@ -927,8 +931,8 @@ def test_the_taste_of_a_customer_does_not_bias_theta():
             paid = coins < 0.5 + chosen @ theta + u[:, 0] @ (taste - theta)
             feedback = instance.respond(action).feedback
             agent.observe(context, action, feedback._replace(reward=paid.astype(float)))
-    found, missed = (agent.state.theta[:, :2].sum(axis=1) for agent in agents)
-    assert (found > 0.6).all() and found.mean() > 2 * missed.mean()
+    learned, missed = (agent.state.theta[:, :2].sum(axis=1) for agent in agents)
+    assert (learned > 0.6).all() and learned.mean() > 2 * missed.mean()
 
 
 def test_the_releaser_is_the_weighted_sum_of_the_library():

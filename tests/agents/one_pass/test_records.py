@@ -304,7 +304,7 @@ def test_a_weak_direction_counts_more_without_bias():
 
 
 def test_the_weak_direction_counts_as_far_as_it_is_known():
-    def found(h, left=0.0):
+    def direction(h, left=0.0):
         return curvature.weak_direction(h, left)
 
     v = np.array([0.0, 0.6, 0.8])
@@ -312,14 +312,14 @@ def test_the_weak_direction_counts_as_far_as_it_is_known():
         [0.0, 0.8, -0.6], [0.0, 0.8, -0.6]
     )
     h = 16.0 * others + np.outer(v, v)
-    exact = found(h)
+    exact = direction(h)
     np.testing.assert_allclose(abs(exact), math.sqrt(math.sqrt(11.0) - 1.0) * v, atol=1e-9)
-    np.testing.assert_allclose(abs(found(h, 0.36)), 0.8 * abs(exact), atol=1e-9)
-    np.testing.assert_allclose(found(h, 1.01), 0.0)
+    np.testing.assert_allclose(abs(direction(h, 0.36)), 0.8 * abs(exact), atol=1e-9)
+    np.testing.assert_allclose(direction(h, 1.01), 0.0)
     # not for what no price explores, nor where nothing is known
-    np.testing.assert_allclose(found(np.diag([1.0, 16.0, 16.0])), 0.0)
-    np.testing.assert_allclose(found(-np.eye(3)), 0.0)
-    np.testing.assert_allclose(found(np.zeros((3, 3))), 0.0)
+    np.testing.assert_allclose(direction(np.diag([1.0, 16.0, 16.0])), 0.0)
+    np.testing.assert_allclose(direction(-np.eye(3)), 0.0)
+    np.testing.assert_allclose(direction(np.zeros((3, 3))), 0.0)
 
 
 def test_gaussian_demand_records_are_least_squares():
@@ -424,10 +424,10 @@ def search(distance, size, starts=12):
     best = 0.0
     for _ in range(starts):
         start = rng.normal(size=size) * 10.0 ** rng.uniform(-1, 1.5)
-        found = minimize(
+        optimum = minimize(
             lambda z: -distance(z), start, method="Nelder-Mead", options={"maxfev": 1500}
         )
-        best = max(best, -found.fun)
+        best = max(best, -optimum.fun)
     return best
 
 
@@ -587,22 +587,22 @@ def test_the_likelier_of_a_level_and_none_is_chosen(precision):
             informed=informed,
             precision=(precision or 0.0) * np.eye(3),
         )
-        found = curvature.posterior(level, h, u, 0.3, 0.0, spread, noise)
+        posterior = curvature.posterior(level, h, u, 0.3, 0.0, spread, noise)
         errors = spread * h + noise * np.eye(3)
         with_level = multivariate_normal.logpdf(u, cov=variance * h @ h + errors)
         none = multivariate_normal.logpdf(u, cov=variance * h[:, 1:] @ h[1:] + errors)
         odds = with_level - none + math.log(chance / (1 - chance))
         chosen.append(odds > 0)
-        assert len(found.theta) == (3 if odds > 0 else 2)
+        assert len(posterior.theta) == (3 if odds > 0 else 2)
         if odds > 0:
             V = np.linalg.inv(np.eye(3) / variance + h @ np.linalg.solve(errors, h))
-            np.testing.assert_allclose(found.theta, V @ h @ np.linalg.solve(errors, u))
+            np.testing.assert_allclose(posterior.theta, V @ h @ np.linalg.solve(errors, u))
         else:
             # without a level u_0 is not used
             part, own = h[1:, 1:], errors[1:, 1:]
             V = np.linalg.inv(np.eye(2) / variance + part @ np.linalg.solve(own, part))
-            np.testing.assert_allclose(found.theta, V @ part @ np.linalg.solve(own, u[1:]))
-        np.testing.assert_allclose(found.V, V, rtol=1e-7, atol=1e-12)
+            np.testing.assert_allclose(posterior.theta, V @ part @ np.linalg.solve(own, u[1:]))
+        np.testing.assert_allclose(posterior.V, V, rtol=1e-7, atol=1e-12)
     assert 20 < sum(chosen) < 180
 
 

@@ -59,7 +59,7 @@ class TestSchedule:
     def test_no_other_combination_is_better(self, schedule, noise, spread, seed):
         m = min(len(schedule.ends), 25)
         schedule = Schedule(schedule.ends[:m], schedule.weights[:m], schedule.scales[:m])
-        found = schedule.best_weights(noise, spread)
+        combination = schedule.best_weights(noise, spread)
         rng = np.random.default_rng(seed)
         k = int(rng.integers(m))
 
@@ -77,11 +77,11 @@ class TestSchedule:
                 for j in range(k + 1)
             )
 
-        best = found.weights[k, : k + 1]
+        best = combination.weights[k, : k + 1]
         assert exposure(best) == pytest.approx(schedule.ends[k], rel=1e-6)
-        assert (found.weights[k, k + 1 :] == 0).all()
+        assert (combination.weights[k, k + 1 :] == 0).all()
         noise_only = sum((a / s) ** 2 for a, s in zip(best, schedule.scales))
-        assert found.std[k] == pytest.approx(math.sqrt(noise_only), rel=1e-9)
+        assert combination.std[k] == pytest.approx(math.sqrt(noise_only), rel=1e-9)
         for _ in range(5):
             other = best + rng.normal(size=k + 1) * np.abs(best).max() * 0.3
             if abs(exposure(other)) > 1e-9:
@@ -171,20 +171,20 @@ class TestCombinations:
         schedule = Schedule.geometric(300, 10, 1.3, 1.25)
         B = 4000
         releaser = make(schedule, B=B, width=1, sigma=2.0, horizon=300)
-        found, history = schedule.best_weights(2.0, 0.3), []
+        combination, history = schedule.best_weights(2.0, 0.3), []
         for t in range(1, 300):
             releaser.add(np.ones((B, 1)))
             if releaser.releases > len(history):
                 history.append(releaser.value[:, 0])
                 k = len(history) - 1
-                residual = found.weights[k, : k + 1] @ np.array(history) - t
-                std = 2.0 * found.std[k]
+                residual = combination.weights[k, : k + 1] @ np.array(history) - t
+                std = 2.0 * combination.std[k]
                 assert abs(residual.mean()) < 5 * std / math.sqrt(B)
                 assert residual.std() == pytest.approx(std, rel=5 / math.sqrt(2 * B))
 
     def test_combining_beats_the_newest_release(self):
         schedule = Schedule.geometric(10**5, 100, 1.1, 1.25)
-        found = schedule.best_weights(100.0, 0.0)
+        combination = schedule.best_weights(100.0, 0.0)
         exposure = np.cumsum(schedule.weights * schedule.sizes)
         newest = schedule.ends / exposure / schedule.scales
-        assert found.std[-1] < 0.6 * newest[-1]
+        assert combination.std[-1] < 0.6 * newest[-1]

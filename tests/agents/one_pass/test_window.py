@@ -56,10 +56,10 @@ def estimated(agent, learned, number, b, old):
     own = type(state)(*(part[b].copy() for part in state))
     history = curvature.History(own.sums, own.ends, own.count)
     released = Released(sums[b], agent.plan.sums.sigma, 0.0, number, float(rounds), np.zeros(0))
-    found = curvature.estimate(agent.known.sums, history, released, old)
+    estimate = curvature.estimate(agent.known.sums, history, released, old)
     module = mnl if agent.problem.kind == "assortment" else pricing
-    module.learn_from(agent.known, own, found, *([rounds] if module is mnl else []))
-    return found, own.theta
+    module.learn_from(agent.known, own, estimate, *([rounds] if module is mnl else []))
+    return estimate, own.theta
 
 
 @pytest.mark.parametrize("name", ARENAS)

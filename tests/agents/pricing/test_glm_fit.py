@@ -51,7 +51,7 @@ def objective(theta, x, p, y, model, zeta, ridge, linear):
 def scipy_fit(x, p, y, model, zeta, ridge, linear):
     d = x.shape[1] + 1
     args = (x, p, y, model, zeta, ridge, linear)
-    found = minimize(
+    optimum = minimize(
         lambda t: objective(t, *args)[:2],
         np.zeros(d),
         jac=True,
@@ -59,7 +59,7 @@ def scipy_fit(x, p, y, model, zeta, ridge, linear):
         method="trust-exact",
         options={"gtol": 1e-9},
     )
-    return found.x
+    return optimum.x
 
 
 def fit(x, p, y, model, ridge=1.0, linear=None, start=None, due=None, zeta=4.0, tolerance=1e-12):

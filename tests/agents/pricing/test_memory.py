@@ -32,16 +32,16 @@ def sizes(name, budget, horizon, at, params=None):
     agent = make_agent(name, **(params or {}))
     instance = problem.instance(range(4))
     agent.set_up(problem.info, AgentStreams(range(4)), budget)
-    found = []
+    lengths = []
     for t in range(1, horizon + 1):
         context = locked(instance.context())
         price = agent.act(context)
         agent.observe(context, price, instance.respond(price).feedback)
         if t in at:
-            found.append(len(pickle.dumps(agent)))
+            lengths.append(len(pickle.dumps(agent)))
         if t < horizon:
             instance.advance()
-    return found
+    return lengths
 
 
 @pytest.mark.parametrize(("name", "budget"), FLAT, ids=lambda value: str(value))

@@ -228,12 +228,12 @@ def test_prices_of_lemma_6_are_the_best_of_a_grid(form):
 
 def test_lemma_6_moves_prices_of_the_paper():
     """At T = 2000 and gamma = 1 the three bounds have different maximisers."""
-    found = []
+    prices = []
     for form in ((), ("lemma-6",), ("lemma-6-revenue",)):
         params = {"calibration": "paper-uncomposed", "literal": form}
-        found.append(play(PAPER, params, range(4), horizon=300, dim=2)[1])
-    assert not np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[1], found[2])
+        prices.append(play(PAPER, params, range(4), horizon=300, dim=2)[1])
+    assert not np.array_equal(prices[0], prices[1])
+    assert not np.array_equal(prices[1], prices[2])
 
 
 # ------------------------------------------------------------------ what it plays

@@ -123,13 +123,13 @@ def test_sampling_never_reduces_the_noise(eps, q):
 def test_the_papers_noise_is_reported_with_its_true_epsilon(q, eps, sigma, true):
     """RU, Eq. 3.6; erratum R2."""
     agent = begun(Budget.approx(eps, DELTA), sampling=q, calibration="paper")
-    found = agent.plan.sums.sigma
+    noise = agent.plan.sums.sigma
     if sigma is not None:
-        assert found == pytest.approx(sigma, abs=5e-4)
+        assert noise == pytest.approx(sigma, abs=5e-4)
 
     def nominal(order):
         terms = [
-            math.comb(order, j) * (2 * q * q / found**2) ** (j / 2) for j in range(2, order + 1)
+            math.comb(order, j) * (2 * q * q / noise**2) ** (j / 2) for j in range(2, order + 1)
         ]
         return math.log1p(sum(terms)) / (order - 1) + math.log(1 / DELTA) / (order - 1)
 

@@ -56,9 +56,9 @@ def worst_pair(distance, draw, rounds=400, starts=20, seed=0):
         point, best, scale = draw(rng), -1.0, 1.0
         for _ in range(rounds):
             there = [part + scale * rng.standard_normal(np.shape(part)) for part in point]
-            found = distance(*there)
-            if found > best:
-                best, point = found, there
+            gap = distance(*there)
+            if gap > best:
+                best, point = gap, there
             else:
                 scale = max(1e-4, 0.97 * scale)
         worst = max(worst, best)
@@ -180,8 +180,8 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
         information_weighted.reweigh(known, state, 0.0, float(n))
     W = state.root @ state.root
     weights = 1.0 / (1.0 + gamma * np.linalg.norm(x @ W, axis=1))
-    found = W @ (x.T * weights) @ x @ W / n
-    np.testing.assert_allclose(found, np.eye(3), atol=1e-2)
+    information = W @ (x.T * weights) @ x @ W / n
+    np.testing.assert_allclose(information, np.eye(3), atol=1e-2)
 
 
 # ------------------------------------------------------------------ GLM

@@ -213,10 +213,10 @@ def test_rejected_rounds_leave_no_trace(play, name):
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         A = np.eye(6) + x.T @ x
         if "ts" in name:
-            found = run.agent.state.A[i].T @ run.agent.state.A[i]
+            gram = run.agent.state.A[i].T @ run.agent.state.A[i]
         else:
-            found = np.linalg.inv(run.agent.state.A[i])
-        np.testing.assert_allclose(found, A, rtol=1e-8, atol=1e-8)
+            gram = np.linalg.inv(run.agent.state.A[i])
+        np.testing.assert_allclose(gram, A, rtol=1e-8, atol=1e-8)
         if budget_of(name) is None:
             b = x.T @ (run.rewards[seen, i] - run.agent.known.shift)
             np.testing.assert_allclose(run.agent.plan.sums.value[i], b, rtol=1e-10, atol=1e-12)

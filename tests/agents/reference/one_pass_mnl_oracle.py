@@ -239,9 +239,9 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         given = [std / self.a, spread, (std / self.b) ** 2, self.sizes**2 / self.problem.dim]
         mean, V, root, size, zero = posterior(H, u, *given, self.beliefs)
         if self.level > 0 and (1 - self.level) * math.exp(zero) > self.level:
-            found = posterior(H[1:, 1:], u[1:], *given, self.beliefs)
-            mean = np.append(0.0, found[0])
-            V, root, size = np.pad(found[1], (1, 0)), np.pad(found[2], (1, 0)), found[3]
+            reduced = posterior(H[1:, 1:], u[1:], *given, self.beliefs)
+            mean = np.append(0.0, reduced[0])
+            V, root, size = np.pad(reduced[1], (1, 0)), np.pad(reduced[2], (1, 0)), reduced[3]
         return mean, V, root, self.sizes[size]
 
 

@@ -208,12 +208,12 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         k = self.ends.index(self.t)
         if self.curator.private or k % EXACT_RELEASES == 0:
             self.releases.append((self.t, self.sums.value))
-        found = self.posterior(*self.estimate(k, 0))
+        posterior = self.posterior(*self.estimate(k, 0))
         # Records taken at a theta that was far too short mislead: the link is flat there.
         early = sum(end <= FIRST_PART * self.t for end, _ in self.releases)
-        if early and found[3] > self.norm:  # the prior gives such sizes 1% in all
-            found = self.posterior(*self.estimate(k, early))
-        self.theta, self.V, self.root, _, self.weak = found
+        if early and posterior[3] > self.norm:  # the prior gives such sizes 1% in all
+            posterior = self.posterior(*self.estimate(k, early))
+        self.theta, self.V, self.root, _, self.weak = posterior
 
     def estimate(self, k, without):
         """Return the sum from releases 0..k less the first `without`, its noise and spread."""
@@ -231,12 +231,12 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         """
         D = len(self.theta)
         given = symmetric(row[:-D] / self.a, D), row[-D:] / self.b, std, spread
-        *found, zero = self.model(*given)
+        *belief, zero = self.model(*given)
         if self.level > 0 and (1 - self.level) * math.exp(zero) > self.level:
             mean, V, root, size, weak, _ = self.model(given[0][1:, 1:], given[1][1:], std, spread)
-            found = np.append(0.0, mean), np.pad(V, (1, 0)), np.pad(root, (1, 0)), size
-            found = *found, np.append(0.0, weak)
-        return found
+            belief = np.append(0.0, mean), np.pad(V, (1, 0)), np.pad(root, (1, 0)), size
+            belief = *belief, np.append(0.0, weak)
+        return belief
 
     def model(self, H, u, std, spread):
         """Return the same for one model, and the log ratio of densities of theta_0 at 0."""

@@ -96,7 +96,7 @@ def test_both_searches_find_the_largest_upper_bound(lockstep, budget, dim, param
             np.testing.assert_array_equal(*actions)
         elif not fast._due.any():  # else the estimates are newer than the prices
             for copy, x, prices in zip(copies, context.features, np.transpose(actions)):
-                found, expected = upper_bounds(copy, x, prices)
-                assert found == pytest.approx(expected, abs=2e-7)
+                bound, expected = upper_bounds(copy, x, prices)
+                assert bound == pytest.approx(expected, abs=2e-7)
     assert (fast.updates > 1).all()
     assert any(raised) == (dim == 6)

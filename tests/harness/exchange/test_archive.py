@@ -133,13 +133,13 @@ def test_an_archive_brings_an_agent_onto_another_leaderboard(
 
 def test_a_stated_row_is_confirmed_by_computing_all_of_it(archive: Path, board: Path) -> None:
     import_submission(archive, board)
-    found = verify(board, sample=0)
-    assert not found.ok and (found.rows, found.confirmed) == (4, 2) and not found.damaged
+    report = verify(board, sample=0)
+    assert not report.ok and (report.rows, report.confirmed) == (4, 2) and not report.damaged
     # One cell of each row: the rows have two blocks.
-    found = verify(board, sample=1)
-    assert not found.ok and found.confirmed == 2 and len(found.again) == 3
-    found = verify(board, sample=1)
-    assert found.ok and found.confirmed == 4
+    report = verify(board, sample=1)
+    assert not report.ok and report.confirmed == 2 and len(report.again) == 3
+    report = verify(board, sample=1)
+    assert report.ok and report.confirmed == 4
     assert {v[1] for k, v in content(board).items() if "adaprivate" in k} == {"recomputed here"}
 
 
@@ -165,8 +165,10 @@ def test_one_forged_cell_of_many_is_found(archive: Path, board: Path, tmp_path: 
         return replace(result, regret=regret)
 
     import_submission(altered(archive, tmp_path / "f.zip", first(change)), board)
-    found = verify(board)
-    assert not found.ok and len(found.differing) == 1 and (found.rows, found.confirmed) == (4, 3)
+    report = verify(board)
+    assert (
+        not report.ok and len(report.differing) == 1 and (report.rows, report.confirmed) == (4, 3)
+    )
 
 
 def test_the_same_results_give_the_same_bytes(theirs: Path, tmp_path: Path) -> None:
@@ -428,11 +430,11 @@ def test_a_damaged_archive_is_refused_or_unharmed(
         flip = bytes([raw[place] ^ data.draw(st.integers(1, 255))])
         path.write_bytes(raw[:place] + flip + raw[place + 1 :])
     try:
-        found = read_submission(path)
+        submission = read_submission(path)
     except DPBError:
         return
     kept = read_submission(archive).results()
-    assert [r.digest for r in found.results()] == [r.digest for r in kept]
+    assert [r.digest for r in submission.results()] == [r.digest for r in kept]
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
@@ -502,11 +504,11 @@ def test_verify_names_agents_that_are_not_installed_and_checks_others(
     monkeypatch.setattr(
         module, "agent_specs", lambda: {k: v for k, v in known.items() if k != "adaprivate-ts"}
     )
-    found = verify(board, sample=100)
+    report = verify(board, sample=100)
     # Cells that cannot be recomputed are not confirmed.
-    assert not found.ok and (found.rows, found.confirmed) == (4, 2) and len(found.again) == 4
-    assert len(found.unavailable) == 2
-    assert all("agent 'adaprivate-ts'" in line for line in found.unavailable)
+    assert not report.ok and (report.rows, report.confirmed) == (4, 2) and len(report.again) == 4
+    assert len(report.unavailable) == 2
+    assert all("agent 'adaprivate-ts'" in line for line in report.unavailable)
     with pytest.raises(UnknownNameError, match="nobody"):
         verify(board, agent="nobody")
 

@@ -40,10 +40,10 @@ def forge(path: Path, change: Any) -> CellResult:
 
 def test_honest_results_are_confirmed(out: Path) -> None:
     lines: list[str] = []
-    found = verify(out, sample=CELLS + 5, report=lines.append)
-    assert found.ok and found.cells == CELLS and found.rows == found.confirmed == 6
-    assert len(found.again) == CELLS == len(lines)
-    assert not found.damaged and not found.differing and not found.impossible
+    report = verify(out, sample=CELLS + 5, report=lines.append)
+    assert report.ok and report.cells == CELLS and report.rows == report.confirmed == 6
+    assert len(report.again) == CELLS == len(lines)
+    assert not report.damaged and not report.differing and not report.impossible
 
 
 def test_the_sample_is_what_was_asked_for(out: Path) -> None:
@@ -59,9 +59,9 @@ def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
         fields["regret"][1, 2] = np.nextafter(fields["regret"][1, 2], 0)
 
     cell = forge(out, nudge).cell
-    found = verify(out, sample=CELLS)
-    assert not found.ok and not found.damaged
-    (line,) = found.differing
+    report = verify(out, sample=CELLS)
+    assert not report.ok and not report.damaged
+    (line,) = report.differing
     assert line.startswith(str(cell))
     assert f"regret of replicate {cell.replicates[1]} at round {cell.checkpoints[2]}" in line
 
@@ -88,11 +88,11 @@ def test_rounding_on_another_processor_is_distinguished(
     if cpu is not None:
         machine["cpu"] = cpu
         (out / "manifest.json").write_text(json.dumps(manifest))
-    found = verify(out, sample=CELLS)
-    assert (len(found.rounding), len(found.differing)) == (rounding, differing)
-    assert found.ok == (differing == 0)
+    report = verify(out, sample=CELLS)
+    assert (len(report.rounding), len(report.differing)) == (rounding, differing)
+    assert report.ok == (differing == 0)
     if rounding:
-        (line,) = found.rounding
+        (line,) = report.rounding
         size = re.match(rf"{re.escape(str(cell))}: rounding \((\d)e-(\d+)\), another CPU", line)
         assert size is not None and size[2] in ("15", "16")
         assert f"stored Another, {machine['blas']}" in line and "; here " in line
@@ -114,22 +114,22 @@ def test_other_forgeries_are_named(out: Path, change: Any, words: str) -> None:
 def test_damage_is_named(out: Path) -> None:
     table = out / "result.parquet"
     table.write_bytes(table.read_bytes()[:-20])
-    found = verify(out, sample=0)
-    assert not found.ok and len(found.damaged) == 1 and table.name in found.damaged[0]
+    report = verify(out, sample=0)
+    assert not report.ok and len(report.damaged) == 1 and table.name in report.damaged[0]
 
 
 def test_what_cannot_be_computed_again_is_named(
     out: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(verify_module, "ALGORITHM_VERSION", spec.ALGORITHM_VERSION + 1)
-    found = verify(out, sample=1)
-    assert not found.ok and "algorithm version" in found.impossible[0]
+    report = verify(out, sample=1)
+    assert not report.ok and "algorithm version" in report.impossible[0]
     monkeypatch.undo()
     made = dpb_gym.evaluate(
         "DPB/Pricing-v0", {"f": lambda: dpb_gym.make_agent("random")}, 20, 1
     )  # fmt: skip
-    found = verify(made.save(tmp_path / "factory"), sample=1)
-    assert not found.ok and "made by a function" in found.impossible[0]
+    report = verify(made.save(tmp_path / "factory"), sample=1)
+    assert not report.ok and "made by a function" in report.impossible[0]
 
 
 def test_changed_data_and_versions_are_named(
@@ -139,8 +139,8 @@ def test_changed_data_and_versions_are_named(
     path = replay.save(tmp_path / "replay")
     assert verify(path).ok
     monkeypatch.setattr(spec.Task, "data_digest", lambda self: "other")
-    found = verify(path)
-    assert "the data are not those" in found.impossible[0]
+    report = verify(path)
+    assert "the data are not those" in report.impossible[0]
     monkeypatch.undo()
     monkeypatch.setattr(verify_module, "code_hash", lambda maker: "other")
     assert verify(path).ok, "other code with the same numbers is right"
@@ -184,8 +184,8 @@ def test_rewards_of_other_candidates_cannot_be_used(
     env, out = "DPB/Recommendation-v0", tmp_path / "out"
     result = dpb_gym.evaluate(env, ["hindsight", "lin-ucb", "oracle"], 60, 2, out=out, workers=1)
     assert result.final_reward("hindsight").mean() > result.final_reward("lin-ucb").mean()
-    found = verify(out, sample=3)
-    assert len(found.differing) == 1 and "hindsight" in str(found.differing)
+    report = verify(out, sample=3)
+    assert len(report.differing) == 1 and "hindsight" in str(report.differing)
 
 
 def test_constants_are_means_over_the_reserved_seeds(
@@ -195,15 +195,15 @@ def test_constants_are_means_over_the_reserved_seeds(
     module = runpy.run_path(str(script))
     measure, normalise = module["measure"], module["main"]
     task = suite.tasks[1]
-    found = measure(task, suite.normalisation_seed, 7, block=3)
+    constants = measure(task, suite.normalisation_seed, 7, block=3)
     direct = dpb_gym.evaluate(
         task.env, ["random", "oracle"], task.horizon, 7, seed=suite.normalisation_seed,
         env_kwargs=task.env_kwargs,
     )  # fmt: skip
     for name in ("random", "oracle"):
         rewards = direct.final_reward(name)
-        assert found[name] == pytest.approx(rewards.mean())
-        assert found[f"{name}_se"] == pytest.approx(rewards.std(ddof=1) / 7**0.5)
+        assert constants[name] == pytest.approx(rewards.mean())
+        assert constants[f"{name}_se"] == pytest.approx(rewards.std(ddof=1) / 7**0.5)
     path = tmp_path / "s.yaml"
     path.write_text(suite.to_yaml())
     assert normalise([str(path), "--replicates", "2"]) == 0

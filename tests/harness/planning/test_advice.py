@@ -34,9 +34,9 @@ LOG = synthetic.loans(1500) | {"price": [f"{p:.2f} €" for p in synthetic.loans
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    found = dpb_gym.advise(LOG, budgets=["eps=0.5,delta=1e-6", "eps=8,delta=1e-6"], **SETTINGS)
-    assert isinstance(found, Advice)
-    return found
+    answer = dpb_gym.advise(LOG, budgets=["eps=0.5,delta=1e-6", "eps=8,delta=1e-6"], **SETTINGS)
+    assert isinstance(answer, Advice)
+    return answer
 
 
 @pytest.mark.slow
@@ -139,13 +139,13 @@ def test_the_answer_names_decision_table_version_and_horizon(
         f"{p},{b}" for p, b in zip(synthetic.loans(300)["price"], synthetic.loans(300)["bought"])
     ) + "\n")  # fmt: skip
     told: list[str] = []
-    found = dpb_gym.advise(file, budgets="rho=1", **SETTINGS | {"progress": told.append})
+    answer = dpb_gym.advise(file, budgets="rho=1", **SETTINGS | {"progress": told.append})
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert f"loans.csv: 300 rows, SHA-256 {digest[:16]}" in found.facts
+    assert f"loans.csv: 300 rows, SHA-256 {digest[:16]}" in answer.facts
     # a first answer comes before any run
     (first,) = (k for k, text in enumerate(told) if text.startswith("First answer: "))
     assert first < next(k for k, text in enumerate(told) if text.startswith("choosing agents"))
-    assert "this table earned" in told[first] and found.decision.kind in (
+    assert "this table earned" in told[first] and answer.decision.kind in (
         "fixed",
         "collect",
         "keep",
@@ -153,15 +153,15 @@ def test_the_answer_names_decision_table_version_and_horizon(
 
 
 def test_a_fixed_decision_states_the_wide_interval_of_the_gain(advice: Advice) -> None:
-    found = best_fixed_action(dpb_gym.make_problem(advice.log))
-    assert advice.decision.gain == found.decided
-    assert found.decided.low < found.gain.low < found.gain.high < found.decided.high
+    fixed = best_fixed_action(dpb_gym.make_problem(advice.log))
+    assert advice.decision.gain == fixed.decided
+    assert fixed.decided.low < fixed.gain.low < fixed.gain.high < fixed.decided.high
 
 
 def test_a_model_that_predicts_nothing_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sure = Interval(20.0, 10.0, 30.0)
-    found = FixedAction(np.array(1), "always 1", sure, sure, sure)
-    monkeypatch.setattr("dpb_gym.planning.advice.best_fixed_action", lambda *args: found)
+    fixed = FixedAction(np.array(1), "always 1", sure, sure, sure)
+    monkeypatch.setattr("dpb_gym.planning.advice.best_fixed_action", lambda *args: fixed)
     monkeypatch.setattr("dpb_gym.problems.fitting.Fit.informed", False)
     useless = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
     assert "the model predicts held-out customers no better than a constant" in useless.warnings
@@ -190,10 +190,10 @@ def test_curves_add_up_to_the_loss(advice: Advice) -> None:
 def test_doubts_about_the_fit_come_first() -> None:
     log = LOG | {"channel": np.where(np.arange(1500) < 4, "rare", "usual")}
     log["bought"] = np.where(np.arange(1500) < 4, 0, log["bought"])
-    found = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
-    assert found.warnings[0].startswith("separated: none of the 4 rows with channel")
-    lines = str(found).splitlines()
-    assert lines[2] == f"warning: {found.warnings[0]}", "after the decision, before all else"
+    answer = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert answer.warnings[0].startswith("separated: none of the 4 rows with channel")
+    lines = str(answer).splitlines()
+    assert lines[2] == f"warning: {answer.warnings[0]}", "after the decision, before all else"
 
 
 @pytest.mark.slow
@@ -214,17 +214,17 @@ def test_choices_that_count_alike_whatever_their_price_are_doubted() -> None:
 
 
 def test_coefficients_differ_between_replicates_and_follow_their_posterior(advice: Advice) -> None:
-    found = dpb_gym.make_problem(advice.log, draws=400, part="held-out")
-    fit = found.fit  # type: ignore[attr-defined]
-    rows = np.column_stack([found.rows]).astype(float)  # type: ignore[attr-defined]
+    problem = dpb_gym.make_problem(advice.log, draws=400, part="held-out")
+    fit = problem.fit  # type: ignore[attr-defined]
+    rows = np.column_stack([problem.rows]).astype(float)  # type: ignore[attr-defined]
     chance = 1 / (1 + np.exp(-rows @ fit.coefficients))
     exact = np.linalg.inv((rows * (chance * (1 - chance))[:, None]).T @ rows + np.diag(fit.penalty))
-    drawn = found.thetas * found.scale  # type: ignore[attr-defined]
+    drawn = problem.thetas * problem.scale  # type: ignore[attr-defined]
     np.testing.assert_allclose(drawn.mean(axis=0), fit.coefficients, atol=0.3)
     np.testing.assert_allclose(np.cov(drawn.T), exact, atol=0.25 * exact.max())
-    orders = found.instance([0, 1]).hidden["order"]
+    orders = problem.instance([0, 1]).hidden["order"]
     assert set(orders.ravel()) <= set(np.flatnonzero(fit.held)), "held-out customers only"
-    assert not np.array_equal(*found.instance([0, 1]).hidden["theta"])
+    assert not np.array_equal(*problem.instance([0, 1]).hidden["theta"])
 
 
 def test_grouped_intervals_cover_the_mean_of_one_truth() -> None:
@@ -252,17 +252,17 @@ def thin_log() -> Any:
 
 
 def test_a_thin_log_gets_no_percentage() -> None:
-    found = dpb_gym.advise(thin_log(), budgets="eps=1,delta=1e-6", **SETTINGS)
-    problem = dpb_gym.make_problem(found.log)
+    answer = dpb_gym.advise(thin_log(), budgets="eps=1,delta=1e-6", **SETTINGS)
+    problem = dpb_gym.make_problem(answer.log)
     constant = "its model predicts held-out customers no better than a constant"
     random = "no agent is shown to beat random choices in 400 customers"
-    beaten = next(e for e in found.earnings if e.label == RANDOM).lost.low > 0.0
+    beaten = next(e for e in answer.earnings if e.label == RANDOM).lost.low > 0.0
     assert not problem.fit.informed or not beaten  # type: ignore[attr-defined]
-    assert found.sentences[0].startswith(
+    assert answer.sentences[0].startswith(
         "Collect more customers before you change anything. This table is too thin: "
         f"{constant if beaten else random}. "
     )
-    assert "such customers" in found.sentences[0] and "%" not in "".join(found.sentences)
+    assert "such customers" in answer.sentences[0] and "%" not in "".join(answer.sentences)
     assert log_checks.customers_needed(problem) >= 400
 
 
@@ -415,16 +415,16 @@ def test_names_of_published_data_are_known(source: Any, layout: str, columns: An
 
 
 def test_a_budget_that_does_not_beat_random_choices_is_doubted() -> None:
-    found = dpb_gym.advise(LOG, budgets=["eps=1,delta=1e-6@local", "eps=8,delta=1e-6"], **SETTINGS)
-    doubted = [d for d in found.warnings if "not shown to earn more than random choices" in d]
+    answer = dpb_gym.advise(LOG, budgets=["eps=1,delta=1e-6@local", "eps=8,delta=1e-6"], **SETTINGS)
+    doubted = [d for d in answer.warnings if "not shown to earn more than random choices" in d]
     assert len(doubted) == 1 and doubted[0].startswith("at eps=1,delta=1e-6@local ")
 
 
 def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice) -> None:
     log = LOG | {"user": np.arange(1500) // 5}
-    found = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
-    assert "what one person does in up to 5 rounds together (see the notes)" in found.sentences[-1]
-    assert any("one-pass-pricing at rho=1: eps=" in note for note in found.notes)
+    answer = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert "what one person does in up to 5 rounds together (see the notes)" in answer.sentences[-1]
+    assert any("one-pass-pricing at rho=1: eps=" in note for note in answer.notes)
     assert "one person" not in advice.sentences[-1], "the simulation alone repeats customers"
     assert not any("one person" in note for note in advice.notes)
     clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS | {"replicates": 8})

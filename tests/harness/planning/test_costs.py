@@ -24,26 +24,26 @@ from dpb_gym.suites.suite import Suite, parse_suite
 
 
 def test_rounds_seconds_and_bytes_are_those_of_the_files(out: Path) -> None:
-    found = costs(out)
+    cost = costs(out)
     rows = json.loads((out / "manifest.json").read_text())["rows"]
     timings = [block["timing"] for row in rows for block in row["blocks"]]
-    assert found.rounds == sum(t["rounds"] for t in timings)
+    assert cost.rounds == sum(t["rounds"] for t in timings)
     size = (out / "result.parquet").stat().st_size
-    assert found.at(found.rounds)[1] == pytest.approx(size, abs=len(found.agents))
-    assert sum(row.cells for row in found.agents) == len(timings)
+    assert cost.at(cost.rounds)[1] == pytest.approx(size, abs=len(cost.agents))
+    assert sum(row.cells for row in cost.agents) == len(timings)
     seconds = sum(
         t["agent_seconds"] + t["response_seconds"] + t["environment_seconds"] / t["companions"]
         for t in timings
     )
-    assert found.at(found.rounds)[0] == pytest.approx(seconds)
-    assert {(row.task, row.agent) for row in found.agents} == {
+    assert cost.at(cost.rounds)[0] == pytest.approx(seconds)
+    assert {(row.task, row.agent) for row in cost.agents} == {
         ("offers", "random"),
         ("offers", "Oracle"),
         ("items", "random"),
         ("items", "Oracle"),
         ("items", "Private"),
     }
-    private = next(row for row in found.agents if row.agent == "Private")
+    private = next(row for row in cost.agents if row.agent == "Private")
     assert private.rounds == 2 * 5 * 59  # two budgets, the first round is not timed
     assert private.rounds_per_second * private.seconds == pytest.approx(private.rounds)
 
@@ -61,9 +61,9 @@ def test_bytes_extrapolate(suite: Suite, out: Path, tmp_path: Path) -> None:
 
 
 def test_time_and_bytes_are_proportional(out: Path) -> None:
-    found = costs(out)
-    seconds, _ = found.at(found.rounds)
-    assert found.at(1e9, 64)[0] == pytest.approx(seconds * 1e9 / found.rounds / 64)
+    cost = costs(out)
+    seconds, _ = cost.at(cost.rounds)
+    assert cost.at(1e9, 64)[0] == pytest.approx(seconds * 1e9 / cost.rounds / 64)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_the_command(out: Path) -> None:
     assert "1,000,000,000 agent rounds of this mix" in done.output
     assert "on 64 cores" in done.output and "rounds/s/core" in done.output
     done = runner.invoke(app, ["cost", str(out), "--rounds", "1e6", "--json"])
-    found = json.loads(done.output)
-    assert found["total"]["rounds"] == 1e6
-    assert found["total"]["seconds"] == pytest.approx(costs(out).at(1e6)[0])
-    assert len(found["agents"]) == 5
+    report = json.loads(done.output)
+    assert report["total"]["rounds"] == 1e6
+    assert report["total"]["seconds"] == pytest.approx(costs(out).at(1e6)[0])
+    assert len(report["agents"]) == 5
 
 
 def test_a_forecast_counts_what_a_plan_holds_without_making_it(
@@ -111,11 +111,11 @@ def test_a_forecast_counts_what_a_plan_holds_without_making_it(
         return make_jobs(suite, plans, replicates)
 
     monkeypatch.setattr(costing, "make_jobs", made)
-    found = forecast(suite, plan_suite(suite), 100_001, seconds=0.01)
-    assert asked == [2, 2] and [row.task for row in found] == ["offers", "items"]
-    assert [(row.jobs, row.cells) for row in found] == [(50_001, 100_002), (50_001, 200_004)]
-    assert [row.rounds for row in found] == [100_001 * 2 * 40, 100_001 * 4 * 60]
-    assert all(row.memory > 1 << 25 and row.seconds > 0 for row in found)
+    rows = forecast(suite, plan_suite(suite), 100_001, seconds=0.01)
+    assert asked == [2, 2] and [row.task for row in rows] == ["offers", "items"]
+    assert [(row.jobs, row.cells) for row in rows] == [(50_001, 100_002), (50_001, 200_004)]
+    assert [row.rounds for row in rows] == [100_001 * 2 * 40, 100_001 * 4 * 60]
+    assert all(row.memory > 1 << 25 and row.seconds > 0 for row in rows)
     few = forecast(suite, plan_suite(suite, tasks=["items"]), seconds=0.01)
     stored = sum(row.bytes for row in costs(out).agents if row.task == "items")
     assert 0.5 * stored < few[0].bytes < 2 * stored
@@ -196,8 +196,8 @@ def test_the_dry_run(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.exit_code == 0 and not list(tmp_path.iterdir())
     said = " ".join(done.output.split())
     assert "2,000,000 agent rounds in 1,000 jobs" in said and "of memory a worker" in said
-    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
-    assert found["total"]["cells"] == found["tasks"][0]["jobs"] == 1000
+    report = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert report["total"]["cells"] == report["tasks"][0]["jobs"] == 1000
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ else:
 )
 def test_a_forecast_of_memory_is_near_what_a_run_takes(params: dict[str, Any]) -> None:
     """Records that are needed to the end (320 MB), and records that are dropped."""
-    found = [
+    peaks = [
         float(
             subprocess.run(
                 [sys.executable, "-c", MEASURED, what, json.dumps(params), json.dumps(SIZES)],
@@ -253,5 +253,5 @@ def test_a_forecast_of_memory_is_near_what_a_run_takes(params: dict[str, Any]) -
     ]  # fmt: skip
     needed = params["growth"] > 2
     # when records are dropped is not known before the run, so the forecast is an upper bound
-    assert 1 / 1.5 < found[0] / found[1] < (1.5 if needed else 2.0)
-    assert (found[1] > 6e8) == needed
+    assert 1 / 1.5 < peaks[0] / peaks[1] < (1.5 if needed else 2.0)
+    assert (peaks[1] > 6e8) == needed

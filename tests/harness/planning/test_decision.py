@@ -24,16 +24,16 @@ def decision(gain: Interval | None, *candidates: Candidate, thin: str = "") -> D
 
 
 def test_an_agent_is_run_if_it_beats_the_fixed_price_and_today() -> None:
-    found = decision(HIGH, one(HIGH, HIGH))
-    assert found.kind == "agent" and found.gain == HIGH
-    assert found.text == (
+    choice = decision(HIGH, one(HIGH, HIGH))
+    assert choice.kind == "agent" and choice.gain == HIGH
+    assert choice.text == (
         "Run one-pass-pricing at eps=1,delta=1e-6, if a curator may see all responses. In the "
         "first 2,000 customers it earns between 2.0% and 8.0% more than today and between 2.0% and "
         "8.0% more than always 9 EUR."
     )
     several = decide("pricing", [one(HIGH, HIGH)], "always 9 EUR", HIGH, 2_000, "", several=5)
     assert several.text == (
-        f"{found.text} What one person does in up to 5 rounds together is protected less (see the "
+        f"{choice.text} What one person does in up to 5 rounds together is protected less (see the "
         "notes)."
     )
     strict = one(UNCLEAR, HIGH, "eps=0.5,delta=1e-6")
@@ -42,9 +42,9 @@ def test_an_agent_is_run_if_it_beats_the_fixed_price_and_today() -> None:
 
 def test_a_fixed_price_is_charged_if_no_agent_beats_it() -> None:
     for over in (UNCLEAR, LOW):
-        found = decision(HIGH, one(over, HIGH))
-        assert found.kind == "fixed" and found.action == "always 9 EUR"
-        assert found.text.startswith(
+        choice = decision(HIGH, one(over, HIGH))
+        assert choice.kind == "fixed" and choice.action == "always 9 EUR"
+        assert choice.text.startswith(
             "Charge 9 EUR for every customer, if demand stays as in this table. It earns between "
             "2.0% and 8.0% more than today. "
         )
@@ -53,15 +53,15 @@ def test_a_fixed_price_is_charged_if_no_agent_beats_it() -> None:
 
 
 def test_an_agent_that_learns_is_run_where_no_fixed_price_is_known_to_be_better() -> None:
-    found = decision(UNCLEAR, one(UNCLEAR, HIGH))
-    assert found.kind == "agent" and "than always" not in found.text
+    choice = decision(UNCLEAR, one(UNCLEAR, HIGH))
+    assert choice.kind == "agent" and "than always" not in choice.text
 
 
 def test_customers_are_collected_where_nothing_is_decided() -> None:
-    found = decision(UNCLEAR, one(UNCLEAR, UNCLEAR))
-    assert found.kind == "collect" and "with prices that vary more" in found.text
-    assert "always 9 EUR would earn between 4.0% less and 6.0% more than today" in found.text
-    assert found.gain is None
+    choice = decision(UNCLEAR, one(UNCLEAR, UNCLEAR))
+    assert choice.kind == "collect" and "with prices that vary more" in choice.text
+    assert "always 9 EUR would earn between 4.0% less and 6.0% more than today" in choice.text
+    assert choice.gain is None
     thin = decision(None, one(HIGH, HIGH), thin="This table is too thin: so it is.")
     assert thin.kind == "collect" and thin.text.endswith("This table is too thin: so it is.")
     assert decision(HIGH, one(HIGH, HIGH), thin="too thin").kind == "fixed"
@@ -86,12 +86,12 @@ def test_nothing_changes_without_a_shown_gain(
 ) -> None:
     """Whatever the intervals: a change has an interval above 0, and its text has that interval."""
     gain, over, today = (Interval(m, m - w, m + w) for m, w in ((a, wa), (b, wb), (c, wc)))
-    found = decision(gain, one(over, today))
-    if found.kind in ("agent", "fixed"):
-        assert found.gain is not None and found.gain.low > 0.0
-        assert difference(found.gain) in found.text
-        assert found.gain is (gain if found.kind == "fixed" else today)
+    choice = decision(gain, one(over, today))
+    if choice.kind in ("agent", "fixed"):
+        assert choice.gain is not None and choice.gain.low > 0.0
+        assert difference(choice.gain) in choice.text
+        assert choice.gain is (gain if choice.kind == "fixed" else today)
     else:
-        assert found.gain is None
+        assert choice.gain is None
     if gain.low > 0.0:
-        assert found.kind in ("agent", "fixed")
+        assert choice.kind in ("agent", "fixed")

@@ -39,12 +39,12 @@ def test_the_interval_of_a_fixed_price_holds_its_true_earnings() -> None:
             problem = LoggedPricing(dpb_data.prices(narrow(4000, seed)))
         except dpb_data.DataError:
             continue
-        found = best_fixed_action(problem)
-        price = float(found.action) * problem.highest_price
+        fixed = best_fixed_action(problem)
+        price = float(fixed.action) * problem.highest_price
         assert 90.0 - 0.1 <= price <= 110.0 + 0.1, "no price that was never quoted"
         true = 100 * (earned(price) - today) / today
-        held.append(found.gain.low <= true <= found.gain.high)
-        assert found.gain.low < found.gain.high and found.earned.low < found.earned.high
+        held.append(fixed.gain.low <= true <= fixed.gain.high)
+        assert fixed.gain.low < fixed.gain.high and fixed.earned.low < fixed.earned.high
     assert len(held) > 18 and sum(held) >= 0.85 * len(held)
 
 
@@ -58,21 +58,21 @@ def test_the_price_is_that_of_a_grid_search_of_the_fitted_demand() -> None:
     grid = np.linspace(problem.info.price_range[0], 1, 400)  # type: ignore[index]
     slope = names["price"]
     value = [np.mean(p / (1 + np.exp(-(level - slope * p)))) for p in grid]
-    found = best_fixed_action(problem)
-    assert float(found.action) == pytest.approx(grid[int(np.argmax(value))], abs=0.02)
-    assert found.earned.mean == pytest.approx(max(value), rel=0.02)
-    assert found.label.startswith("always ")
+    fixed = best_fixed_action(problem)
+    assert float(fixed.action) == pytest.approx(grid[int(np.argmax(value))], abs=0.02)
+    assert fixed.earned.mean == pytest.approx(max(value), rel=0.02)
+    assert fixed.label.startswith("always ")
 
 
 def test_slates_and_items_are_the_best_of_all() -> None:
     trips = LoggedAssortment(dpb_data.load_choices("synthetic-mode-canada"), outside="car",
                              revenue="cost", capacity=2)  # fmt: skip
-    found = best_fixed_action(trips)
+    fixed = best_fixed_action(trips)
     everyone, theta = np.arange(len(trips._contexts)), trips.theta[None]
     equal = np.full((1, len(everyone)), 1 / len(everyone))
     slates = np.array([[a, b] for a in range(3) for b in range(-1, a)])
     values = trips.action_values(slates, theta, everyone, equal)[0]
-    own = trips.action_values(found.action[None], theta, everyone, equal)[0, 0]
+    own = trips.action_values(fixed.action[None], theta, everyone, equal)[0, 0]
     assert own >= values.max() - 0.01 * abs(values.max())
     rng = np.random.default_rng(0)
     item = rng.integers(0, 4, 3000)
@@ -112,13 +112,13 @@ def test_large_gains_contain_the_error_of_what_they_are_relative_to() -> None:
     held, decided, width = 0, 0, []
     for seed in range(30):
         problem = LoggedPricing(dpb_data.prices(steep(600, seed)))
-        found = best_fixed_action(problem)
-        price = float(found.action) * problem.highest_price
+        fixed = best_fixed_action(problem)
+        price = float(fixed.action) * problem.highest_price
         gain = 100 * (price / (1 + np.exp(-(3.0 - 1.1 * price))) / true.mean() - 1)
-        held += found.gain.low <= gain <= found.gain.high
-        decided += found.decided.low <= gain <= found.decided.high
+        held += fixed.gain.low <= gain <= fixed.gain.high
+        decided += fixed.decided.low <= gain <= fixed.decided.high
         strict, plain = (
-            np.log1p(i.high / 100.0) - np.log1p(i.low / 100.0) for i in (found.decided, found.gain)
+            np.log1p(i.high / 100.0) - np.log1p(i.low / 100.0) for i in (fixed.decided, fixed.gain)
         )
         width.append(strict / plain)
     assert held >= 25, "6 of 30 misses have a chance of 0.3% at 95%"
@@ -131,10 +131,10 @@ def test_intervals_of_ratios_are_those_of_lognormal_draws() -> None:
     for confidence in (0.95, DECIDED):
         for freedom in (20.0, 1e9):
             half = 0.2 * t.ppf(0.5 + 0.5 * confidence, freedom)
-            found = ratio_interval(np.exp(logs), freedom, confidence)
-            assert found.mean == pytest.approx(np.exp(0.3), rel=1e-3)
-            assert found.low == pytest.approx(np.exp(0.3 - half), rel=2e-3)
-            assert found.high == pytest.approx(np.exp(0.3 + half), rel=2e-3)
+            interval = ratio_interval(np.exp(logs), freedom, confidence)
+            assert interval.mean == pytest.approx(np.exp(0.3), rel=1e-3)
+            assert interval.low == pytest.approx(np.exp(0.3 - half), rel=2e-3)
+            assert interval.high == pytest.approx(np.exp(0.3 + half), rel=2e-3)
     skewed = np.where(logs < 0.3, logs, 0.3 + 3.0 * (logs - 0.3))
     plain, wide = ratio_interval(np.exp(logs), 1e9), ratio_interval(np.exp(skewed), 1e9)
     assert wide.low == pytest.approx(plain.low, rel=1e-3) and wide.high > plain.high
@@ -152,9 +152,9 @@ def test_the_best_of_many_items_has_an_interval_that_holds_for_all_of_them() -> 
         problem = LoggedRecommendation(
             dpb_data.clicks(columns, item="ad", reward="click", propensity="p"), ridge=0.01
         )
-        found = best_fixed_action(problem)
-        gain = 100 * (rates[int(found.action)] / rates.mean() - 1)
-        outside += gain < found.gain.low
+        fixed = best_fixed_action(problem)
+        gain = 100 * (rates[int(fixed.action)] / rates.mean() - 1)
+        outside += gain < fixed.gain.low
     assert outside <= 1
 
 
@@ -166,9 +166,9 @@ def test_relative_gains_are_those_of_many_worlds() -> None:
         which = np.repeat(np.arange(16), 3)
         before = 1.0 + 0.3 * rng.normal(size=16)[which]
         earned = 3.0 * before + 0.1 * rng.normal(size=48)
-        found = relative_gain(earned, before, which)
-        held += found.low <= 200.0 <= found.high
-        assert found.high - found.low < 60.0, "both rise and fall together"
+        gain = relative_gain(earned, before, which)
+        held += gain.low <= 200.0 <= gain.high
+        assert gain.high - gain.low < 60.0, "both rise and fall together"
     assert held == 200
 
 

@@ -21,9 +21,9 @@ from dpb_gym.planning.learning_curve import (
 
 @given(st.integers(2, 10**7))
 def test_parts_double_and_end_at_the_horizon(horizon: int) -> None:
-    found = parts(horizon)
-    assert found[-1] == horizon and len(found) <= 8 and found == sorted(set(found))
-    assert all(2 * a <= b <= 2 * a + 1 for a, b in pairwise(found))
+    ends = parts(horizon)
+    assert ends[-1] == horizon and len(ends) <= 8 and ends == sorted(set(ends))
+    assert all(2 * a <= b <= 2 * a + 1 for a, b in pairwise(ends))
 
 
 @pytest.mark.parametrize(("lost", "learned"), [

@@ -47,17 +47,17 @@ def choose(budget: str, noise_seed: int, runs: float = 20.0, agent: Any = Shop) 
 def test_the_best_point_is_chosen_and_the_selection_is_charged() -> None:
     counts = []
     for seed in range(6):
-        found = choose("rho=1e6", seed)
+        choice = choose("rho=1e6", seed)
         sold = 0.5 in {price for price, *_ in Shop.runs}
-        assert found.params == ({"price": 0.5} if sold else {}) and (found.score > 1.0) == sold
-        assert found.guarantee.curve.events == (
+        assert choice.params == ({"price": 0.5} if sold else {}) and (choice.score > 1.0) == sold
+        assert choice.guarantee.curve.events == (
             SelectionEvent(cost_of_run(Budget.zcdp(1e6), 20), 20.0),
         )
-        assert 0.999e6 < found.guarantee.rho <= 1e6 and found.guarantee.basis == "computed"
-        assert (found.guarantee.notion, found.guarantee.unit) == Shop.protects
+        assert 0.999e6 < choice.guarantee.rho <= 1e6 and choice.guarantee.basis == "computed"
+        assert (choice.guarantee.notion, choice.guarantee.unit) == Shop.protects
         counts.append(len(Shop.runs) // 2)
         budgets = {rho for _, rho, _ in Shop.runs}
-        assert budgets == {(1 - COUNTING) * found.guarantee.curve.events[0].rho}
+        assert budgets == {(1 - COUNTING) * choice.guarantee.curve.events[0].rho}
         releases = [released for *_, released in Shop.runs]
         assert len(set(releases)) == len(releases), "every run has noise of its own"
     assert len(set(counts)) > 2 and 5 < np.mean(counts) < 50, "the number of runs is random"
@@ -94,8 +94,8 @@ def test_a_charge_after_the_start_counts() -> None:
 def test_scores_are_noisy() -> None:
     wrong = 0
     for seed in range(12):
-        found = choose("rho=1e-7", seed, runs=8.0)
-        wrong += not found.params and 0.5 in {price for price, *_ in Shop.runs}
+        choice = choose("rho=1e-7", seed, runs=8.0)
+        wrong += not choice.params and 0.5 in {price for price, *_ in Shop.runs}
     assert wrong >= 2
 
 

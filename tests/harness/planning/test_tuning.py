@@ -375,16 +375,16 @@ def test_the_command(capfd: Any, tmp_path: Path) -> None:
     printed = capfd.readouterr().out
     assert "adaprivate-ts" in printed and "rho=0.5" in printed and "tuning seeds 1000000" in printed
     assert cli.run([*words, "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert [agent["points"] for agent in found["recipes"]] == [2, 2]
-    assert found["recipes"][1]["parameters"]["batch"] == 7
-    assert found["recipes"][0]["choices"][0]["points"][0]["replicates"] == 2
+    report = json.loads(capfd.readouterr().out)
+    assert [agent["points"] for agent in report["recipes"]] == [2, 2]
+    assert report["recipes"][1]["parameters"]["batch"] == 7
+    assert report["recipes"][0]["choices"][0]["points"][0]["replicates"] == 2
     assert (tmp_path / "out/recipes/adaprivate-ts.yaml").exists()
     assert cli.run([*words, "--recipes", str(tmp_path / "mine")]) == 0
     assert (tmp_path / "mine/lin-ucb.yaml").exists()
     assert cli.run([*words, "--points", "3", "--halving", "2", "--json"]) == 0
-    found = json.loads(capfd.readouterr().out.partition("{")[2].join(["{", ""]))
-    assert found["recipes"][0]["choices"][0]["points"][0]["replicates"] == 4
+    report = json.loads(capfd.readouterr().out.partition("{")[2].join(["{", ""]))
+    assert report["recipes"][0]["choices"][0]["points"][0]["replicates"] == 4
 
 
 def test_help_has_an_example() -> None:

@@ -226,10 +226,10 @@ def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
 
 
 def test_a_leaderboard_has_the_origins_of_its_agents(suite: Suite) -> None:
-    found = {o.name: o for o in board(suite, [block(suite, "A", 0, 2, name="dpmnl")]).origins}
-    assert found["dpmnl"].code.endswith("dpb_agents/assortment/dpmnl.py")
-    assert found["dpmnl"].papers == ("https://arxiv.org/abs/2410.22488",)
-    assert found["dpmnl"].page == "_generated/agents/dpmnl.html"
+    origins = {o.name: o for o in board(suite, [block(suite, "A", 0, 2, name="dpmnl")]).origins}
+    assert origins["dpmnl"].code.endswith("dpb_agents/assortment/dpmnl.py")
+    assert origins["dpmnl"].papers == ("https://arxiv.org/abs/2410.22488",)
+    assert origins["dpmnl"].page == "_generated/agents/dpmnl.html"
     unknown = block(suite, "A", 0, 2)
     agent = unknown.cell.agent.model_copy(update={"name": "not-here"})
     unknown = replace(unknown, cell=unknown.cell.model_copy(update={"agent": agent}))

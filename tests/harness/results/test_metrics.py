@@ -22,9 +22,9 @@ SAMPLES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 def test_iqm_is_the_mean_of_the_middle_half(values: list[float]) -> None:
     cut = len(values) // 4
     middle = sorted(values)[cut : len(values) - cut]
-    found = metrics.interval(values, metrics.MIDDLE)
-    assert found.mean == pytest.approx(math.fsum(middle) / len(middle), abs=1e-6)
-    assert found.low <= found.mean <= found.high
+    interval = metrics.interval(values, metrics.MIDDLE)
+    assert interval.mean == pytest.approx(math.fsum(middle) / len(middle), abs=1e-6)
+    assert interval.low <= interval.mean <= interval.high
 
 
 def test_the_interval_of_a_mean_is_students() -> None:
@@ -75,17 +75,17 @@ def test_a_mean_of_tasks_is_uncertain_within_tasks_only() -> None:
     a, b = rng.normal(0, 1, 12), rng.normal(10, 3, 9)
     # Half the sum of two means has half the interval of Welch's difference of one and minus other.
     theirs = stats.ttest_ind(a, -b, equal_var=False).confidence_interval(0.95)
-    found = metrics.mean_of_tasks([a, b])
-    assert (found.low, found.high) == pytest.approx((theirs.low / 2, theirs.high / 2))
+    interval = metrics.mean_of_tasks([a, b])
+    assert (interval.low, interval.high) == pytest.approx((theirs.low / 2, theirs.high / 2))
     assert metrics.mean_of_tasks([a]) == metrics.interval(a)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 3), min_size=1),
        st.dictionaries(st.integers(20, 29), st.integers(0, 3), min_size=1))  # fmt: skip
 def test_unpaired_improvement_is_mann_whitney(a: dict[int, int], b: dict[int, int]) -> None:
-    found = metrics.probability_of_improvement(a, b)  # type: ignore[arg-type]
+    probability = metrics.probability_of_improvement(a, b)  # type: ignore[arg-type]
     statistic = stats.mannwhitneyu(list(b.values()), list(a.values())).statistic
-    assert found == pytest.approx(statistic / (len(a) * len(b)))
+    assert probability == pytest.approx(statistic / (len(a) * len(b)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
@@ -104,8 +104,8 @@ def test_paired_differences_remove_what_the_customers_share() -> None:
     a = {i: c + 1.0 + 0.1 * rng.normal() for i, c in enumerate(common)}
     b = {i: float(c) for i, c in enumerate(common)} | {99: 1e9}
     assert metrics.differences(a, b) == [a[i] - b[i] for i in range(30)]
-    found = metrics.interval(metrics.differences(a, b))
-    assert found.low > 0 and found.high - found.low < 0.2
+    interval = metrics.interval(metrics.differences(a, b))
+    assert interval.low > 0 and interval.high - interval.low < 0.2
 
 
 def test_scores_are_linear_between_random_and_oracle() -> None:

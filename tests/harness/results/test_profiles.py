@@ -45,9 +45,9 @@ def hand() -> LeaderboardData:
 
 
 def test_shares_within_a_factor_are_those_counted_by_hand() -> None:
-    found = {(r["agent"], r["factor"]): r["share"] for r in profiles(hand(), (1.0, 2.0, 100.0))}
+    shares = {(r["agent"], r["factor"]): r["share"] for r in profiles(hand(), (1.0, 2.0, 100.0))}
     # Ratios of A: 1 and 2; 1 and 1. Of B: 2 and 1; 1 and, the least being 0, none.
-    assert found == {
+    assert shares == {
         ("A", 1.0): 0.75, ("A", 2.0): 1.0, ("A", 100.0): 1.0,
         ("B", 1.0): 0.5, ("B", 2.0): 0.75, ("B", 100.0): 0.75,
     }  # fmt: skip
@@ -56,11 +56,11 @@ def test_shares_within_a_factor_are_those_counted_by_hand() -> None:
 
 
 def test_chances_over_a_track_are_those_counted_by_hand() -> None:
-    found = {(r["agent"], r["over"]): r for r in improvements(hand())}
-    assert {pair: r["probability"] for pair, r in found.items()} == {
+    chances = {(r["agent"], r["over"]): r for r in improvements(hand())}
+    assert {pair: r["probability"] for pair, r in chances.items()} == {
         ("A", "B"): (1 / 2 + 3 / 4) / 2, ("B", "A"): (1 / 2 + 1 / 4) / 2,
     }  # fmt: skip
-    record = found["A", "B"]
+    record = chances["A", "B"]
     assert (record["track"], record["guarantee"]) == ("both", "joint, per user-round")
     assert (record["budget"], record["low"], record["high"]) == ("rho=1", None, None)
     first, second = [float(k) for k in range(10)], [4.5] * 10
@@ -94,18 +94,18 @@ def test_profiles_grow_someone_is_best_and_units_do_not_matter(tables: Any) -> N
 
 
 def test_a_result_has_them() -> None:
-    found = dpb_gym.evaluate(
+    result = dpb_gym.evaluate(
         "DPB/Pricing-v0", {"a": "greedy-pricing", "b": "ts-pricing"}, horizon=30, replicates=8
     )
-    x, y = found.final_regret("a"), found.final_regret("b")
-    (first, _) = (r for r in found.improvements())
+    x, y = result.final_regret("a"), result.final_regret("b")
+    (first, _) = (r for r in result.improvements())
     assert first["probability"] == pytest.approx(
         np.mean((x < y) + 0.5 * (x == y)) if first["agent"] == "a" else np.mean(y < x)
     )
-    at_one = {r["agent"]: r["share"] for r in found.profiles() if r["factor"] == 1.0}
+    at_one = {r["agent"]: r["share"] for r in result.profiles() if r["factor"] == 1.0}
     assert at_one == {"a": np.mean(x <= y), "b": np.mean(y <= x)}
-    figure = found.plot_profiles(budget="none")
+    figure = result.plot_profiles(budget="none")
     lines = figure.axes[0].get_lines()
     assert {float(line.get_ydata()[0]) for line in lines} == set(at_one.values())
     with pytest.raises(ParameterError, match="nothing to draw"):
-        found.plot_profiles(track="nowhere")
+        result.plot_profiles(track="nowhere")

@@ -55,9 +55,9 @@ def rows(folder):
 
 @pytest.mark.slow
 def test_private_agents_are_audited_once_and_shown(saved):
-    found, notes = rows(saved)
-    assert found["private"].audit is None and AUDIT_NOTE not in notes
-    assert found["private"].verdict == "PASS (published)" and found["LinUCB"].verdict == ""
+    by_name, notes = rows(saved)
+    assert by_name["private"].audit is None and AUDIT_NOTE not in notes
+    assert by_name["private"].verdict == "PASS (published)" and by_name["LinUCB"].verdict == ""
     result = dpb_gym.Result.load(saved)
     series = result.rows
     said = []
@@ -65,14 +65,14 @@ def test_private_agents_are_audited_once_and_shown(saved):
     assert len(reports) == 1 and len(said) == 1
     (report,) = ResultDirectory.open(saved).manifest["audits"].values()
     assert report["runs"] == 200 and report["verdict"] == "PASS"
-    found, notes = rows(saved)
-    audit = found["private"].audit
-    assert audit.verdict == found["private"].verdict == "PASS"
+    by_name, notes = rows(saved)
+    audit = by_name["private"].audit
+    assert audit.verdict == by_name["private"].verdict == "PASS"
     claimed = dpb_gym.Guarantee.from_dict(report["claimed"])
     assert claimed.rho == pytest.approx(AUDIT_BUDGET.rho)
     assert audit.claimed == pytest.approx(claimed.epsilon(1e-5))
     assert 0 <= audit.lower_bound <= audit.claimed
-    assert found["LinUCB"].audit is None and AUDIT_NOTE in notes
+    assert by_name["LinUCB"].audit is None and AUDIT_NOTE in notes
     audit_rows(saved, series, 200, said.append)
     assert len(said) == 1, "a kept report is not computed again"
 

@@ -53,10 +53,10 @@ def task(*rows: Row) -> TaskResult:
 
 def pairs(*rows: Row, ours: str = "mine") -> dict[str, tuple[str, str, bool]]:
     """The compared rows under each ruling if a curator is trusted, at the largest budget."""
-    found = comparisons([task(*rows)], {ours: "ours"})
+    compared = comparisons([task(*rows)], {ours: "ours"})
     return {
         c.ruling: (c.first, c.second, c.ours)
-        for c in found
+        for c in compared
         if c.gain is not None and c.second is not None and c.trust == "curator"
     }
 
@@ -83,8 +83,8 @@ def test_our_agent_meets_the_best_other_under_each_ruling() -> None:
 
 
 def test_without_our_agent_the_best_meets_the_second() -> None:
-    found = pairs(row("a", 9), row("b", 8), row("b", 7, tuned=True))
-    assert found == {
+    compared = pairs(row("a", 9), row("b", 8), row("b", 7, tuned=True))
+    assert compared == {
         DEFAULTS: ("b (rho=1)", "a (rho=1)", False),
         TUNED: ("b (tuned) (rho=1)", "a (rho=1)", False),
     }
@@ -110,17 +110,17 @@ def test_a_stronger_trust_model_counts_under_the_weaker_ones(given: str) -> None
         strong = row(names[0], 5, notion=LADDER[given])
         weak = row(names[1], 9, notion="joint")
         for trust in order:
-            found = asked(strong, weak, trust=trust)
+            compared = asked(strong, weak, trust=trust)
             if trust == "curator":
-                (one,) = found
+                (one,) = compared
                 assert one.outcome == ("ahead" if names[0] == "mine" else "behind")
                 assert {one.first, one.second} == {strong.key, weak.key}
             elif trust in weaker:
-                (one,) = found
+                (one,) = compared
                 assert (one.first, one.second) == (strong.key, None)
                 assert one.outcome == "not compared"
             else:
-                assert found == []
+                assert compared == []
 
 
 def test_a_smaller_budget_counts_under_the_larger_one_and_not_the_reverse() -> None:
@@ -151,12 +151,12 @@ def test_another_unit_relation_or_scale_and_a_weaker_notion_imply_nothing(
     other: dict[str, Any],
 ) -> None:
     rows = row("mine", 5, **other), row("a", 9)
-    found = [c for c in asked(*rows, trust="curator") if c.second == "a (rho=1)" and c.ours]
+    compared = [c for c in asked(*rows, trust="curator") if c.second == "a (rho=1)" and c.ours]
     joint = [c for c in asked(*rows, trust="curator") if c.notion == "joint"]
     if other == {"notion": "anticipating"}:  # the weaker question has both rows
-        assert [c.notion for c in found] == ["anticipating"]
+        assert [c.notion for c in compared] == ["anticipating"]
     else:
-        assert found == []
+        assert compared == []
     assert {c.first for c in joint if c.unit == "user-round"} >= {"a (rho=1)"}
 
 
@@ -184,10 +184,10 @@ def test_what_only_one_side_has_is_not_compared_and_counted() -> None:
     both = task(
         row("mine", 5), row("a", 9), row("b", 7, notion="local"), row("c", 8, notion="local")
     )
-    found = comparisons([both], {"mine": "ours"})
+    compared = comparisons([both], {"mine": "ours"})
     data = LeaderboardData(
         title="t", suite="s", created="2026-01-01", version="0", revision=None, command="",
-        tasks=(both,), comparisons=found,
+        tasks=(both,), comparisons=compared,
     )  # fmt: skip
     counts = {trust: data.tally(DEFAULTS, trust) for trust in LADDER}
     assert counts["curator"]["ahead"] == 1 and counts["curator"]["not compared"] == 0
@@ -199,9 +199,9 @@ def test_what_only_one_side_has_is_not_compared_and_counted() -> None:
 
 def test_the_gain_is_the_others_regret_minus_ours() -> None:
     mine, other = row("mine", 5), row("a", 9)
-    (found,) = asked(mine, other, trust="curator")
+    (won,) = asked(mine, other, trust="curator")
     gains = [other.finals[k] - mine.finals[k] for k in mine.finals]
-    assert found.gain.mean == pytest.approx(np.mean(gains)) and found.outcome == "ahead"
+    assert won.gain.mean == pytest.approx(np.mean(gains)) and won.outcome == "ahead"
     (lost,) = asked(mine, row("a", 1), trust="curator")
     assert lost.outcome == "behind" and lost.gain.mean < 0
 
@@ -239,8 +239,8 @@ def test_families_are_corrected_apart() -> None:
             replace(task(replace(first, agent=name, name=name), other), task=f"t{k}")
             for k, name in enumerate(names)
         ]
-        found = comparisons(tasks, {"mine": "ours"})
-        return [c.survives for c in found if c.ours and c.ruling == DEFAULTS]
+        compared = comparisons(tasks, {"mine": "ours"})
+        return [c.survives for c in compared if c.ours and c.ruling == DEFAULTS]
 
     assert held(["mine"]) == [True] and held(["mine"] + ["x"] * 40) == [True]
     assert held(["mine"] * 41) == [False] * 41

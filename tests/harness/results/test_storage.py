@@ -109,8 +109,8 @@ def test_every_storage_has_the_same_bytes(suite: Suite, address: str, tmp_path: 
     assert bytes_there == bytes_here
     assert go(suite, address).computed == 0
     assert go(suite, address, replicates=8).computed == 2
-    found = verify(address, 1, 0)
-    assert found.ok and len(found.again) == 1 and found.cells == CELLS + 2
+    check = verify(address, 1, 0)
+    assert check.ok and len(check.again) == 1 and check.cells == CELLS + 2
 
 
 def scattered(suite: Suite, address: str) -> list[str]:

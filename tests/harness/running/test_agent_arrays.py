@@ -47,15 +47,15 @@ class Writer(dpb_gym.Agent):
 )
 @pytest.mark.parametrize("condition", [{}, {"delay": 3}])
 def test_numbers_of_a_writer_and_of_others(env_id: str, condition: dict[str, Any]) -> None:
-    found = []
+    records = []
     for writes in (True, False):
         result = dpb_gym.evaluate(
             env_id,
             {"same": lambda writes=writes: Writer(writes), "random": "random"},
             horizon=40, replicates=3, progress=False, env_kwargs=condition,
         )  # fmt: skip
-        found.append([result.records()])
-    assert found[0] == found[1]
+        records.append([result.records()])
+    assert records[0] == records[1]
 
 
 class Private(dpb_gym.Agent):

@@ -62,8 +62,8 @@ def test_every_documented_form() -> None:
 
 def test_private_agents_without_a_budget_take_the_grid() -> None:
     grid = [Budget.zcdp(1.0), Budget.approx(1.0, 1e-5)]
-    found = [row[:3] for row in titles({"R": "random", "A": "adaprivate-ts"}, grid)]
-    assert found == [
+    rows = [row[:3] for row in titles({"R": "random", "A": "adaprivate-ts"}, grid)]
+    assert rows == [
         ("R", "random", "none"),
         ("A", "adaprivate-ts", "rho=1"),
         ("A", "adaprivate-ts", "eps=1,delta=1e-5"),
@@ -148,14 +148,14 @@ def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
 
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "import dpb_gym\nclass Own(dpb_gym.SingleAgent):\n    place = {}\n"
-    found = []
+    codes = []
     for place in (0, 0, 1):
         (tmp_path / "own_agent.py").write_text(text.format(place))
         sys.modules.pop("own_agent", None)
         importlib.invalidate_caches()
         (run,) = runs_of(importlib.import_module("own_agent").Own)
-        found.append(run.code)
-    assert found[0] == found[1] != found[2]
+        codes.append(run.code)
+    assert codes[0] == codes[1] != codes[2]
     sys.modules.pop("own_agent")
 
 
@@ -184,8 +184,8 @@ def test_budgets_are_for_every_agent_that_can_take_one() -> None:
         "A": "adaprivate-ts",
         "N": ("one-pass-linear", "none"),
     }
-    found = [row[:3:2] for row in titles(agents, ["rho=1", "none"])]
-    assert found == [("R", "none"), ("O", "rho=1"), ("O", "none"), ("A", "rho=1"), ("N", "none")]
+    rows = [row[:3:2] for row in titles(agents, ["rho=1", "none"])]
+    assert rows == [("R", "none"), ("O", "rho=1"), ("O", "none"), ("A", "rho=1"), ("N", "none")]
     assert [row[2] for row in titles({"A": ("adaprivate-ts", "rho=2")}, "rho=1")] == ["rho=2"]
 
 

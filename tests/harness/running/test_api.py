@@ -53,13 +53,13 @@ def result() -> dpb_gym.Result:
 
 
 def test_final_regret_is_in_replicate_order_and_that_of_single_runs(result: Any) -> None:
-    found = result.final_regret("LinTS")
-    assert found.shape == (6,)
+    regrets = result.final_regret("LinTS")
+    assert regrets.shape == (6,)
     for i in range(6):
         single = dpb_gym.evaluate(
             ENV, {"x": "lin-ts"}, horizon=120, replicates=1, seed=11 + i, env_kwargs=SMALL
         )
-        assert single.final_regret("x").tolist() == [found[i]]
+        assert single.final_regret("x").tolist() == [regrets[i]]
         assert single.final_reward("x").tolist() == [result.final_reward("LinTS")[i]]
 
 

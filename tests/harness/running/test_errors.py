@@ -119,7 +119,7 @@ def test_edited_code_never_joins_old_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = []
+    rewards = []
     for price, computed in ((0.25, 2), (0.25, 0), (0.75, 1)):
         (tmp_path / "errors_test_edited.py").write_text(AGENT.format(price=price))
         code = (
@@ -134,8 +134,8 @@ def test_edited_code_never_joins_old_numbers(
         )  # fmt: skip
         assert f"{computed} cells computed" in done.stdout, done.stdout
         result = dpb_gym.Result.load(tmp_path / "out")
-        found.append(result.final_reward("errors-test-edited").tolist())
-    assert found[0] == found[1] != found[2]
+        rewards.append(result.final_reward("errors-test-edited").tolist())
+    assert rewards[0] == rewards[1] != rewards[2]
     assert "computed by another version of the code" in done.stderr
     assert len(list((tmp_path / "out" / "set-aside").iterdir())) == 1
 

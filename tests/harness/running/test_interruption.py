@@ -51,11 +51,11 @@ def start(folder: Path, workers: int) -> subprocess.Popen[str]:
 def shards(folder: Path) -> dict[str, bytes]:
     """The cells that are finished: files while a run goes on, then the table's."""
     try:
-        found, damaged = ResultDirectory.open(folder / "out").check()
+        finished, damaged = ResultDirectory.open(folder / "out").check()
     except ResultError:
         return {}
     assert not damaged
-    return {r.cell.key: write_cell(replace(r, timing=None)) for r in found}
+    return {r.cell.key: write_cell(replace(r, timing=None)) for r in finished}
 
 
 def wait_for_shards(folder: Path, process: subprocess.Popen[str], count: int) -> None:
@@ -136,10 +136,10 @@ def descendants(process: int) -> list[int]:
     """Processes below another, from the process table."""
     table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
     parents = [tuple(map(int, line.split())) for line in table.stdout.splitlines()]
-    found = [process]
-    for parent in found:
-        found += [child for child, above in parents if above == parent]
-    return found[1:]
+    processes = [process]
+    for parent in processes:
+        processes += [child for child, above in parents if above == parent]
+    return processes[1:]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the process table")

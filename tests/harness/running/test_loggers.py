@@ -62,17 +62,17 @@ def test_tensorboard_reads_checkpoints(tmp_path: Path) -> None:
 
 def stored(path: Path) -> Iterator[bytes]:
     """The records of a log in LevelDB's format, after a header of seven bytes."""
-    data, at, found = path.read_bytes(), 7, b""
+    data, at, record = path.read_bytes(), 7, b""
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:
             at += 32768 - at % 32768
             continue
         size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
-        found += data[at + 7 : at + 7 + size]
+        record += data[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # whole, or the last part
-            yield found
-            found = b""
+            yield record
+            record = b""
 
 
 @pytest.mark.slow

@@ -52,10 +52,10 @@ def problem(env_id: str, horizon: int = HORIZON) -> Problem:
 
 
 def entries(env_id: str) -> list[AgentRun]:
-    found = [AgentRun(spec=agent_spec(name), label=name.title()) for name in ("random", "oracle")]
+    runs = [AgentRun(spec=agent_spec(name), label=name.title()) for name in ("random", "oracle")]
     for name, budget, params in AGENTS[env_id]:
-        found.append(AgentRun(spec=agent_spec(name).over(params), budget=budget))
-    return found
+        runs.append(AgentRun(spec=agent_spec(name).over(params), budget=budget))
+    return runs
 
 
 def play(
@@ -164,11 +164,11 @@ def test_checkpoints_are_points_of_the_whole_curve(env_id: str, monkeypatch: Any
 def test_guarantees_are_taken_from_private_agents_only() -> None:
     env_id = "DPB/Recommendation-v0"
     lanes = play(env_id, entries(env_id), range(1))
-    found = {
+    guarantees = {
         lane.cell.agent.title: lane.guarantee for lane in lanes if isinstance(lane, CellResult)
     }
-    assert found["Random"] is None and found["lin-ts"] is None
-    promise = dpb_gym.Guarantee.from_dict(found["adaprivate-ts (eps=1,delta=1e-5)"] or {})
+    assert guarantees["Random"] is None and guarantees["lin-ts"] is None
+    promise = dpb_gym.Guarantee.from_dict(guarantees["adaprivate-ts (eps=1,delta=1e-5)"] or {})
     assert promise.private and promise.epsilon(1e-5) <= 1.0 + 1e-6
 
 

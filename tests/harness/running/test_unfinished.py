@@ -73,7 +73,7 @@ def agents(world: str, deep: bool = False) -> tuple[tuple[str, Any], ...]:
     """
     env_id, kwargs = WORLDS[world]
     problem = dpb_gym.make_problem(env_id, horizon=HORIZON, **kwargs)
-    found = []
+    players = []
     for name, spec in agent_specs().items():
         if (name in DEEP) != deep:
             continue
@@ -84,8 +84,8 @@ def agents(world: str, deep: bool = False) -> tuple[tuple[str, Any], ...]:
         except dpb_gym.errors.DPBError:
             continue
         if spec.entry_point.startswith("dpb_agents"):
-            found.append((name, budget))
-    return tuple(found)
+            players.append((name, budget))
+    return tuple(players)
 
 
 def shared_out(world: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def continues(world: str, chosen: dict[str, Any], place: Storage) -> None:
     expected = [one for one in whole if one.cell.key in keys]
     assert [bits(one) for one in resumed] == [bits(one) for one in expected]
     rounds = {agent: [t for who, t in seen if who == agent] for agent, _ in seen}
-    assert all(found == [40, 130, 200, HORIZON] for found in rounds.values())
+    assert all(reached == [40, 130, 200, HORIZON] for reached in rounds.values())
 
 
 @pytest.mark.slow
@@ -334,11 +334,11 @@ with distributed.LocalCluster(
 
 def cells_of(folder: Path) -> dict[str, bytes]:
     try:
-        found, damaged = ResultDirectory.open(folder).check()
+        finished, damaged = ResultDirectory.open(folder).check()
     except ResultError:
         return {}
     assert not damaged
-    return {one.cell.key: bits(one) for one in found}
+    return {one.cell.key: bits(one) for one in finished}
 
 
 def start(folder: Path, out: str, workers: int | str) -> subprocess.Popen[str]:

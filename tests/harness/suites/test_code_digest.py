@@ -107,12 +107,12 @@ def test_every_import_of_the_zoo_counts() -> None:
     graph = grimp.build_graph("dpb_agents", cache_dir=None)
     modules = {spec.maker.__module__ for spec in dpb_gym.agent_specs().values()}
     for module in sorted(name for name in modules if name.startswith("dpb_agents.")):
-        found = {f"dpb_agents.{name}" for name in sources._helpers(module)}
-        assert graph.find_upstream_modules(module) - {"dpb_agents", module} <= found
-    found = set(sources._helpers("dpb_agents.recommendation.one_pass_linear"))
+        helpers = {f"dpb_agents.{name}" for name in sources._helpers(module)}
+        assert graph.find_upstream_modules(module) - {"dpb_agents", module} <= helpers
+    helpers = set(sources._helpers("dpb_agents.recommendation.one_pass_linear"))
     # reached by attribute, by import
-    assert {"kernels.linear_records", "recommendation.lifetime_weights"} <= found
-    assert not {"kernels.curvature", "pricing.one_pass_pricing"} & found
+    assert {"kernels.linear_records", "recommendation.lifetime_weights"} <= helpers
+    assert not {"kernels.curvature", "pricing.one_pass_pricing"} & helpers
 
 
 def test_the_library_counts_by_its_algorithm_version() -> None:

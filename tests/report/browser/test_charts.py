@@ -17,17 +17,17 @@ pytestmark = pytest.mark.browser
 def test_curves_end_at_the_regret_of_their_rows(opened, make, hash):
     task = make.task()
     page = opened(make.data([task]), hash=hash)
-    found = page.ends()
+    ends = page.ends()
     log = "logy" not in hash
     scale = np.log if log else np.asarray
     rows = {str(i): row for i, row in enumerate(task.rows) if row.curve[-1][1] > 0 or not log}
-    assert found.keys() == rows.keys()
+    assert ends.keys() == rows.keys()
     values = np.array([float(scale(row.curve[-1][1])) for row in rows.values()])
-    heights = np.array([found[i][1] for i in rows])
+    heights = np.array([ends[i][1] for i in rows])
     slope, offset = np.polyfit(values, heights, 1)
     assert slope < 0
     np.testing.assert_allclose(slope * values + offset, heights, atol=0.3)
-    assert np.ptp([x for x, _ in found.values()]) < 0.1
+    assert np.ptp([x for x, _ in ends.values()]) < 0.1
 
 
 def test_log_rounds_moves_points_to_a_log_scale(opened, make):

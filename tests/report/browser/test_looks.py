@@ -102,8 +102,8 @@ def test_text_is_readable_in_both_themes(opened, make, dark, width):
     assert (back == "rgb(255, 255, 255)") is not dark
     page.unfold()
     page.unfold_all()
-    found = page.contrasts()
-    assert len(found) > 400 and found[0][0] >= 4.5, found[:5]
+    contrasts = page.contrasts()
+    assert len(contrasts) > 400 and contrasts[0][0] >= 4.5, contrasts[:5]
 
 
 NAMED = {"button", "checkbox", "combobox", "image", "img", "link", "radio", "region", "table"}

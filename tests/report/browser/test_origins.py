@@ -75,11 +75,11 @@ def test_a_published_page_links_to_agents_audits_and_files(driver, opened, board
     page.settle()
     page.keys("#row-0-0 .more button", "\ue007")
     home = tmp_path.parent.as_uri()
-    found = dict(links(page))
-    assert found["dpmnl"] == f"{home}/docs/_generated/agents/dpmnl.html"
-    assert found["how agents are audited"] == f"{home}/docs/audit.html"
-    assert found["Download Parquet"] == f"{tmp_path.as_uri()}/result/result.parquet"
-    assert found["manifest.json"] == f"{tmp_path.as_uri()}/result/manifest.json"
+    addresses = dict(links(page))
+    assert addresses["dpmnl"] == f"{home}/docs/_generated/agents/dpmnl.html"
+    assert addresses["how agents are audited"] == f"{home}/docs/audit.html"
+    assert addresses["Download Parquet"] == f"{tmp_path.as_uri()}/result/result.parquet"
+    assert addresses["manifest.json"] == f"{tmp_path.as_uri()}/result/manifest.json"
 
 
 def test_profiles_and_chances_of_a_track_are_those_of_python(opened, make):
@@ -113,8 +113,8 @@ def test_profiles_and_chances_of_a_track_are_those_of_python(opened, make):
         for r in improvements(data)
         if (r["track"], r["agent"], r["budget"]) == ("assortment", row.agent, str(row.budget))
     ]
-    found = [e.text for e in page.all(f"#detail-6-{i} .chances b")]
-    assert found == [f"{p:.2f}" for p in sorted(expected, reverse=True)] and len(found) > 1
+    chances = [e.text for e in page.all(f"#detail-6-{i} .chances b")]
+    assert chances == [f"{p:.2f}" for p in sorted(expected, reverse=True)] and len(chances) > 1
 
 
 def test_an_old_browser_shows_a_message(driver, opened, board):

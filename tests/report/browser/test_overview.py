@@ -72,14 +72,14 @@ def ratio(data, key):
 
 def test_the_table_shows_defaults_with_a_trusted_server_first(opened, board):
     page = opened(board)
-    found = {label: cells for label, *cells in heat(page)}
+    table = {label: cells for label, *cells in heat(page)}
     mine = [ratio(board, f"One-pass MNL (rho={rho})") for rho in ("0.1", "1")]
-    assert found["One-pass MNL"][:2] == [mine[0], f"{mine[1]} ●"]
-    assert found["DPMNL"][:2] == [ratio(board, f"DPMNL (rho={rho})") for rho in ("0.1", "1")]
-    assert found["Local"] == [ratio(board, f"Local (rho={rho})") for rho in ("0.1", "1")]
+    assert table["One-pass MNL"][:2] == [mine[0], f"{mine[1]} ●"]
+    assert table["DPMNL"][:2] == [ratio(board, f"DPMNL (rho={rho})") for rho in ("0.1", "1")]
+    assert table["Local"] == [ratio(board, f"Local (rho={rho})") for rho in ("0.1", "1")]
     notes = "return [...document.querySelectorAll('#heat .from')].map(one => one.textContent)"
     assert sum(note.endswith(", trusts nobody") for note in page.execute_script(notes)) == 2
-    assert "Random" in found and "Oracle" not in found
+    assert "Random" in table and "Oracle" not in table
     assert headers(page)[:2] == ["ε ≤ 1", "ε ≤ 1"]
     badges = {e.text for e in page.all("#heat td.source")}
     assert {"ours", "paper's"} <= badges
@@ -88,13 +88,13 @@ def test_the_table_shows_defaults_with_a_trusted_server_first(opened, board):
 def test_the_ruling_switch_shows_tuned_rows(opened, board):
     page = opened(board)
     page.press("input[value=tuned]")
-    found = {label: cells for label, *cells in heat(page)}
+    table = {label: cells for label, *cells in heat(page)}
     # Ours is the tuned row although its default is better; the other is the better of both.
-    assert found["One-pass MNL"][0] == ratio(board, "One-pass MNL (tuned) (rho=0.1)")
-    assert found["DPMNL"][0] == ratio(board, "DPMNL (tuned) (rho=0.1)")
+    assert table["One-pass MNL"][0] == ratio(board, "One-pass MNL (tuned) (rho=0.1)")
+    assert table["DPMNL"][0] == ratio(board, "DPMNL (tuned) (rho=0.1)")
     assert page.fragment() == "#ruling=tuned"
     again = opened(board, hash="#ruling=tuned")
-    assert {label: cells for label, *cells in heat(again)} == found
+    assert {label: cells for label, *cells in heat(again)} == table
 
 
 def test_the_trust_switch_selects_who_sees_the_data(opened, board):
@@ -103,8 +103,8 @@ def test_the_trust_switch_selects_who_sees_the_data(opened, board):
     page.press("input[value=aggregator]")
     assert "Local" in {label.split("\n")[0] for label, *_ in heat(page)}
     page.press("input[value=local]")
-    found = {label: cells for label, *cells in heat(page)}
-    assert "Local" in found and "DPMNL" not in found
+    table = {label: cells for label, *cells in heat(page)}
+    assert "Local" in table and "DPMNL" not in table
     lines = page.find("#pictures svg").get_attribute("aria-label")
     assert "best other" in lines and "ours (server)" in lines
     page.keys("input[value=curator]", " ")
@@ -144,12 +144,12 @@ def test_a_mark_is_about_the_two_best_agents(opened, board):
     for second, mark in (("DPMNL (rho=1)", ""), ("Local (rho=1)", "")):
         behind = replace(pair, second=second, gain=Interval(-5, -9, -1))
         page = opened(replace(data, comparisons=(behind,)))
-        found = {label: cells for label, *cells in heat(page)}
-        assert found["DPMNL"][1].partition("×")[2] == mark
+        table = {label: cells for label, *cells in heat(page)}
+        assert table["DPMNL"][1].partition("×")[2] == mark
     two = replace(pair, first="DPMNL (rho=1)", second="Local (rho=1)", ours=False)
     page = opened(replace(data, comparisons=(two,)))
-    found = {label: cells for label, *cells in heat(page)}
-    assert found["DPMNL"][1].endswith("●")
+    table = {label: cells for label, *cells in heat(page)}
+    assert table["DPMNL"][1].endswith("●")
 
 
 def test_rows_without_an_audit_say_so(opened, board):
@@ -173,8 +173,8 @@ def test_multiples_are_of_the_best_default_or_tuned_agent_without_privacy(opened
     half = Interval(*[exact.regret.mean / 2] * 3)
     tuned = replace(exact, agent="Greedy MNL (tuned)", ruling="tuned", regret=half)
     data = replace(board, tasks=(replace(task, rows=(*task.rows, tuned)),))
-    found = {label: cells for label, *cells in heat(opened(data))}
-    assert found["DPMNL"][0] == ratio(data, "DPMNL (rho=0.1)") != ratio(board, "DPMNL (rho=0.1)")
+    table = {label: cells for label, *cells in heat(opened(data))}
+    assert table["DPMNL"][0] == ratio(data, "DPMNL (rho=0.1)") != ratio(board, "DPMNL (rho=0.1)")
 
 
 def test_the_outcome_at_an_epsilon_names_its_tasks(opened, board):

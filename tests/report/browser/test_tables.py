@@ -284,14 +284,14 @@ def test_the_download_holds_the_rows_that_pass(opened, make):
         return blob.text();
         """
     )
-    found = list(csv.DictReader(text.splitlines()))
-    assert list(found[0]) == list(records(task)[0])
+    downloaded = list(csv.DictReader(text.splitlines()))
+    assert list(downloaded[0]) == list(records(task)[0])
     rows = {r.agent: r for r in (*task.rows, liar) if str(r.budget) == "rho=0.1"}
-    assert [row["task"] for row in found] == ["a,b"] * len(rows)
-    assert {row["agent"].lstrip("'") for row in found} == set(rows) and "'=1+1" in {
-        row["agent"] for row in found
+    assert [row["task"] for row in downloaded] == ["a,b"] * len(rows)
+    assert {row["agent"].lstrip("'") for row in downloaded} == set(rows) and "'=1+1" in {
+        row["agent"] for row in downloaded
     }
-    for row in found:
+    for row in downloaded:
         mine = rows[row["agent"].lstrip("'")]
         assert float(row["regret"]) == pytest.approx(mine.regret.mean, rel=1e-5)
         assert row["trust"] == mine.trust and row["budget"] == "rho=0.1"
