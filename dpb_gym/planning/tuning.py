@@ -182,7 +182,7 @@ def tune(
     """Tune agents on one environment with equal effort, and write recipes.
 
     Equal effort means the same tuning customers, replicates and rounds, and at most the same
-    number of points. Cells that the folder already contains are not recomputed.
+    number of points, without `widen`. Cells that the folder already contains are not recomputed.
 
     Args:
         env_id: Environment id.

@@ -1,6 +1,6 @@
 /* The pictures and the table of agents on the first screen, for one ruling, trust model and delta. */
 const DEFAULT = 'default', MOST_AGENTS = 36;
-const TRUSTED = { curator: 'a trusted server', aggregator: 'secure aggregation', shuffler: 'a shuffler', local: 'nobody' };
+const TRUSTED = { curator: 'a server', aggregator: 'secure aggregation', shuffler: 'a shuffler', local: 'nobody' };
 const SEEN_BY = { curator: 'server', aggregator: 'sums', shuffler: 'shuffler', local: 'nobody' };
 const SUBJECT = {
   'user-round': 'a whole visit', reward: 'each response', user: 'all visits of a person', 'user-rewards': 'all responses of a person'

@@ -260,7 +260,7 @@ def test_the_answer_is_the_least_regret_within_an_epsilon(opened, board, dark):
     assert ratio(board, one.key) in page.find(".wins").text
     said = "return document.querySelector('#told').textContent"
     assert page.execute_script(said) == (
-        "Least regret at epsilon 1 if you trust a trusted server: Assortment One-pass MNL"
+        "Least regret at epsilon 1 if you trust a server: Assortment One-pass MNL"
     )
     page.press("input[value=local]")
     assert page.execute_script(WINNERS) == {"Assortment": ["Local"]}
