@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpb_gym.audits import releaser_audits
 from dpb_gym.privacy import BatchSum, Curator, NoiseSource, RecordShape, RunningSum, Sum
+from dpb_gym.privacy.noise import QuietNoise
 
 
 def curator(
@@ -63,3 +65,14 @@ def running(mechanism: str, horizon: int, **kwargs: Any) -> RunningSum:
     if "symmetric" not in kwargs:
         defaults["width"] = 2
     return made(RunningSum, mechanism=mechanism, horizon=horizon, **{**defaults, **kwargs})
+
+
+def quieten(monkeypatch: Any, factor: float) -> None:
+    """Let audits of releasers run with `factor` times the charged noise."""
+
+    class Quiet(NoiseSource):
+        def __new__(cls, generators: Any) -> Any:
+            return QuietNoise(generators, factor)
+
+    Quiet.from_seed = NoiseSource.from_seed  # type: ignore[method-assign]
+    monkeypatch.setattr(releaser_audits, "NoiseSource", Quiet)

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from curated import curator
+from curated import curator, quieten
 from scipy.stats import t as student
 
 import dpb_gym
-from dpb_gym.audits import audit_sum, releaser_audits
-from dpb_gym.privacy import Budget, NoiseSource, ReleaseModel, Schedule, gaussian_sigma
+from dpb_gym.audits import audit_sum
+from dpb_gym.privacy import Budget, ReleaseModel, Schedule, gaussian_sigma
 from dpb_gym.privacy.calibration import equivalent_rho
 from dpb_gym.privacy.events import PureEvent
-from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers import mechanism_choice
 from dpb_gym.privacy.releasers import sums as sum_module
 from dpb_gym.privacy.releasers.mechanisms import Bits, Discrete, Gaussian, Randomised
@@ -259,12 +258,7 @@ class TestLedger:
         # a true claim may fail one audit in twenty, not two in a row
         assert "PASS" in (verdict(), verdict(1))
 
-        class Quiet(NoiseSource):
-            def __new__(cls, generators):
-                return QuietNoise(generators, 1 / 3)
-
-        Quiet.from_seed = NoiseSource.from_seed
-        monkeypatch.setattr(releaser_audits, "NoiseSource", Quiet)
+        quieten(monkeypatch, 1 / 3)
         assert verdict() == "FAIL"
 
 

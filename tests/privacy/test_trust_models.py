@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from curated import curator
+from curated import curator, quieten
 from scipy.optimize import brentq
 from scipy.stats import norm
 from test_sensitivity import search
 
 from dpb_gym import make_problem
-from dpb_gym.audits import audit_sum, releaser_audits
+from dpb_gym.audits import audit_sum
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.privacy import (
     AggregatedSum,
@@ -32,7 +32,6 @@ from dpb_gym.privacy import (
     SimulatedAggregator,
     WeightedSum,
 )
-from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import agent_specs, shortcoming
 
@@ -449,12 +448,7 @@ def test_audits_pass_and_fail_with_a_third_of_the_noise(budget, unit, monkeypatc
     # a true claim may fail one audit in twenty, not two in a row
     assert "PASS" in (verdict(), verdict(1))
 
-    class Quiet(NoiseSource):
-        def __new__(cls, generators):
-            return QuietNoise(generators, 1 / 3)
-
-    Quiet.from_seed = NoiseSource.from_seed
-    monkeypatch.setattr(releaser_audits, "NoiseSource", Quiet)
+    quieten(monkeypatch, 1 / 3)
     assert verdict() == "FAIL"
 
 
