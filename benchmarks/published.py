@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,12 @@ TRUSTED = {
 }
 
 
-def headline(data: LeaderboardData, rulings: Iterable[str] = RULINGS) -> str:
+UNITS = {"reward": "single response", "user-round": "whole visit"}
+
+
+def headline(data: LeaderboardData, rulings: Sequence[str] = RULINGS) -> str:
     """Return the counts for each trust model and ruling, and what they mean."""
+    only_server = " Only agents that a server may serve are tuned." if TUNED in rulings else ""
     lines = [
         "| who is trusted with the data | parameters | comparisons | ours better | undecided "
         "| ours worse | not compared |",
@@ -120,12 +124,24 @@ def headline(data: LeaderboardData, rulings: Iterable[str] = RULINGS) -> str:
             "above zero. It is undecided if the interval contains zero. In brackets are "
             "differences that also hold after Holm's correction. A comparison in which only we or "
             "only others have a result is not compared. A result that needs less trust or a "
-            "smaller budget counts, too. Agents that trust no server have default parameters in "
-            "all lines.",
+            f"smaller budget counts, too. {by_unit(data)}{only_server}",
             "",
             *lines,
         ]
     )
+
+
+def by_unit(data: LeaderboardData) -> str:
+    """Return, where nobody is trusted, the counts with default parameters by protected unit."""
+    counts: dict[str, Counter[str]] = {}
+    for c in data.comparisons:
+        if (c.ruling, c.trust) == (DEFAULTS, "local") and c.outcome != "not compared":
+            counts.setdefault(c.unit, Counter())[c.outcome] += 1
+    texts = [
+        f"{count['ahead']} of {count.total()} if a {UNITS.get(unit, unit)} is protected"
+        for unit, count in sorted(counts.items())
+    ]
+    return f"If nobody is trusted, ours is better in {' and '.join(texts)}." if texts else ""
 
 
 def index(data: LeaderboardData) -> str:
@@ -207,14 +223,43 @@ def losses(data: LeaderboardData) -> str:
             lines.append(f"| {' | '.join(cells)} |")
         parts += [f"### {TITLES[ruling]}", "\n".join(lines)]
     standings = {one.name: one.standing for one in data.origins}
-    rivals = Counter(standings[rows[c.task][str(c.second)].name] for c in data.comparisons
-                     if c.outcome != "not compared" and c.ruling == TUNED)  # fmt: skip
-    counts = [f"{count} {name!r}" for name, count in rivals.most_common()]
+    texts = []
+    for trusted, title in TRUSTED.items():
+        mine = (c for c in data.comparisons if (c.ruling, c.trust) == (DEFAULTS, trusted))
+        rivals = Counter(
+            standings[rows[c.task][str(c.second)].name] for c in mine if c.outcome != "not compared"
+        )
+        counts = [f"{count} {name!r}" for name, count in rivals.most_common()]
+        texts.append(f"{title}: {', '.join(counts)}")
     parts.append(
-        f"By source, the best rivals of the {rivals.total()} tuned comparisons are "
-        f"{', '.join(counts)}. `dpb show AGENT` explains these words."
+        f"Sources of the best rivals with default parameters, by who is trusted: "
+        f"{'; '.join(texts)}. `dpb show AGENT` explains these words."
     )
+    parts += ["### Not better than random choice", like_random(data)]
     return "\n\n".join([*parts, "### Not compared", uncompared(data), replicates(data)])
+
+
+def like_random(data: LeaderboardData) -> str:
+    """Return the rows of our agents with defaults that are not significantly below random choice.
+
+    Random choice is a row of the task, with its mean over the same customers.
+    """
+    ours = {one.name for one in data.origins if one.standing == "ours"}
+    lines = [
+        "Our rows with default parameters whose 95% interval is not below the mean of random "
+        "choice:",
+        "",
+        "| task | agent | budget | regret | random |",
+        "|---|---|---|---|---|",
+    ]
+    for task in data.tasks:
+        chance = next(row.regret.mean for row in task.rows if row.name == "random")
+        rows = [row for row in task.rows if row.name in ours and row.ruling == DEFAULTS]
+        for row in sorted(rows, key=lambda row: (row.name, budget_order(row.budget))):
+            if row.private and row.regret.high >= chance:
+                cells = task.task, row.agent, row.budget, formatted(row.regret), f"{chance:,.0f}"
+                lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
 
 
 def uncompared(data: LeaderboardData) -> str:

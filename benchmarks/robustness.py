@@ -369,8 +369,8 @@ def table(played: dict[str, dict[str, list[list[float]]]]) -> str:
         heads.append(
             f"At {budget.replace('=', ' = ')}, {within} of {cells_} cells are within "
             f"{JUDGED[budget]} times the best non-private agent's regret. {noise} more are within "
-            f"it at rho = 100, so that noise explains them. {tails} have a tail. In {cheap} the "
-            "difference is at most 1% of the rounds in random play."
+            f"it at rho = 100, so that noise explains them. {tails} of all have a tail. In {cheap} "
+            "the difference is at most 1% of the rounds in random play."
         )
     head = (
         "| case | ours | best non-private | random | rho 1 | rounds | ahead | rho 0.1 | rounds | "

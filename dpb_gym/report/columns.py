@@ -133,8 +133,8 @@ COLUMNS: list[ResultColumn] = [
     ResultColumn("unit", "Unit", shown=RECORDS),
     ResultColumn(
         "tuning", "Tuning", shown=DETAILS,
-        help="A row marked tuned has the best of the same number of points that every agent gets, "
-        "chosen on other customers; its details state the cost. It is next to the row of the "
+        help="A row marked tuned has the best of the points that were tried on other "
+        "customers; its details state the cost. It is next to the row of the "
         "defaults, and either may be the best.",
     ),
     ResultColumn(

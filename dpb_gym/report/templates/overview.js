@@ -207,7 +207,7 @@ function drawVerdict() {
     make('dt', list, told);
     make('dd', list, mine.map(one => one.name + ' (' + (SUBJECT[one.unit] || one.unit) + ')').join(', '));
   }
-  summary.textContent = 'At \u03b5 \u2264 ' + state.epsilon + ' if you trust ' + TRUSTED[state.trust] + ', our agents are ' + counts.join(', ') + '.';
+  summary.textContent = 'At \u03b5 \u2264 ' + state.epsilon + ' if you trust ' + TRUSTED[state.trust] + ', of ' + found.size + ' tasks and protected units our agents are ' + counts.join(', ') + '.';
 }
 
 /* How the best row of a column compares with the next agent. */
