@@ -185,6 +185,8 @@ class Player(Agent):
             # a handle of another class would get records; a releaser of another curator is not
             # charged; a class of this package has its own
             known = any(sums is handle for handle in curator.releasers)
+            if of_this_distribution(type(sums)) and not isinstance(sums, Handle):
+                known = known or any(sums is releaser for releaser in ours)
             if not known and (
                 isinstance(sums, Handle) or not of_this_distribution(type(self.algorithm))
             ):
