@@ -66,19 +66,19 @@ def quadratic(regret: Callable[[Array], float], dim: int) -> Array:
     return loss
 
 
-def contexts(name: str, seed: int) -> tuple[Array, Array]:
-    """Return features of the first customers of an instance of a task, and its theta."""
+def contexts(name: str, seed: int, count: int = CONTEXTS) -> tuple[Array, Array]:
+    """Return features of the first `count` customers of an instance of a task, and its theta."""
     task = TASKS[name]
-    problem = dpb_gym.make_problem(task.env, horizon=CONTEXTS, **task.env_kwargs)
+    problem = dpb_gym.make_problem(task.env, horizon=count, **task.env_kwargs)
     instance = problem.instance([seed])
     capacity = problem.info.capacity
     # features do not depend on the action
     action: Any = np.array([0.5]) if capacity is None else np.arange(capacity)[None]
     features = []
-    for t in range(CONTEXTS):
+    for t in range(count):
         features.append(instance.context().features[0].copy())
         instance.respond(action)
-        if t < CONTEXTS - 1:
+        if t < count - 1:
             instance.advance()
     return np.array(features, dtype=np.float64), np.asarray(instance.hidden["theta"][0], np.float64)
 

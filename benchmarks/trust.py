@@ -21,7 +21,6 @@ from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import agent_spec
 from dpb_gym.report.comparison_groups import budget_order
 from dpb_gym.report.leaderboard_data import DEFAULTS, LeaderboardData, Row, TaskResult
-from dpb_gym.suites.suite import load_suite
 
 Array = np.ndarray
 
@@ -222,16 +221,10 @@ def score_losses(rhos: tuple[float, ...] = (0.02, 0.1, 0.5, 1.0)) -> list[float]
     derivative of a message. A price's loss is quadratic in the error, and at most that of random
     prices.
     """
-    (task,) = (t for t in load_suite("dpb-bench-v1").tasks if t.name == "pricing-standard")
-    theta, zeta = np.array(task.env_kwargs["theta"]), task.env_kwargs["zeta"]
-    instance = dpb_gym.make_problem(task.env, horizon=3000, **task.env_kwargs).instance([5])
-    features = []
-    for t in range(3000):
-        features.append(instance.context().features[0].copy())
-        instance.respond(np.array([0.5]))
-        if t < 2999:
-            instance.advance()
-    x, grid, d = np.array(features), np.linspace(0.0, 1.0, 2001), len(theta)
+    task = local_limit.TASKS["pricing-standard"]
+    x, theta = local_limit.contexts(task.name, 5, 3000)
+    zeta = task.env_kwargs["zeta"]
+    grid, d = np.linspace(0.0, 1.0, 2001), len(theta)
 
     def demand(theta: Array, price: Array) -> Array:
         known = x @ theta[:-1]
