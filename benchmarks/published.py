@@ -244,7 +244,7 @@ def like_random(data: LeaderboardData) -> str:
 
     Random choice is a row of the task, with its mean over the same customers.
     """
-    ours = {one.name for one in data.origins if one.standing == "ours"}
+    ours = data.ours
     lines = [
         "Our rows with default parameters whose 95% interval is not below the mean of random "
         "choice:",

@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from dpb_gym.planning.tuning import Tuning, choose_points, read_grid, tune
-from dpb_gym.registry import agent_spec, agent_specs, shortcoming
+from dpb_gym.registry import agent_spec, shortcoming
 from dpb_gym.report.comparison_groups import TUNED_SUFFIX
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.running.plan import task_info
@@ -37,7 +37,6 @@ SUITE = "dpb-bench-v1"
 HOME = Path(__file__).parents[1]
 SUITE_FILE = HOME / f"dpb_gym/suites/{SUITE}.yaml"
 RECIPES = HOME / "agents/recipes"
-OURS = {name for name in agent_specs() if name.startswith("one-pass-")}
 SPACES: dict[str, dict[str, list[Any]]] = yaml.safe_load((RECIPES / "spaces.yaml").read_text())
 POINTS, HALVING, ROUNDS = 24, 3, 30_000
 
@@ -77,7 +76,7 @@ def tune_one(suite: Suite, task: Task, name: str, options: argparse.Namespace) -
         points=options.points,
         replicates=1,
         halving=HALVING,
-        widen=name not in OURS,
+        widen=spec.standing != "ours",
         out=out / name,
         workers=1,
         progress=False,

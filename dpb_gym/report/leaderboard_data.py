@@ -535,6 +535,11 @@ class LeaderboardData:
             comparisons=tuple(c for c in self.comparisons if c.task in names),
         )
 
+    @property
+    def ours(self) -> set[str]:
+        """Registered names of this project's agents."""
+        return {one.name for one in self.origins if one.standing == "ours"}
+
     def tally(self, ruling: str, trust: str = "") -> dict[str, int]:
         """Count the questions under a ruling by the outcome for this project's agents.
 

@@ -213,7 +213,7 @@ def _questions(
     Each is [task, ruling, trust model, group, budget, places of the answers in the table, best
     first]. See `comparison_groups.questions`.
     """
-    ours = {one.name for one in data.origins if one.standing == "ours"}
+    ours = data.ours
     entries: list[list[Any]] = []
     groups: set[Group] = set()
     for task, table in zip(data.tasks, shown.tasks):
