@@ -450,11 +450,9 @@ class _Search:
                         self.spec.over(self.full(point)).make()
                         outside.append(point)
                         added.append((self.label(point), budget))
-        known = [canonical(point) for point in self.points]
-        for point in (point for points in self.outside.values() for point in points):
-            if canonical(point) not in known:
-                known.append(canonical(point))
-                self.points.append(point)
+                        # another budget may have added it before
+                        if point not in self.points:
+                            self.points.append(point)
         return added
 
     def recipe(self, runs: Sequence[AgentRun], home: Path) -> Recipe:
