@@ -67,6 +67,14 @@ def running(mechanism: str, horizon: int, **kwargs: Any) -> RunningSum:
     return made(RunningSum, mechanism=mechanism, horizon=horizon, **{**defaults, **kwargs})
 
 
+def assert_noise_is_audited(monkeypatch: Any, verdict: Any) -> None:
+    """Check that ``verdict(seed)`` passes, and fails with a third of the noise."""
+    # a true claim may fail one audit in twenty, not two in a row
+    assert "PASS" in (verdict(0), verdict(1))
+    quieten(monkeypatch, 1 / 3)
+    assert verdict(0) == "FAIL"
+
+
 def quieten(monkeypatch: Any, factor: float) -> None:
     """Let audits of releasers run with `factor` times the charged noise."""
 

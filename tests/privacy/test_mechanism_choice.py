@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from curated import curator, quieten
+from curated import assert_noise_is_audited, curator
 from scipy.stats import t as student
 
 import dpb_gym
@@ -240,7 +240,7 @@ class TestLedger:
     def test_audits_pass_and_fail_with_a_third_of_the_noise(self, trust, monkeypatch):
         model = ReleaseModel(4, 0.05, 0.1, 2.0, 0.5, binary=True)
 
-        def verdict(seed=0):
+        def verdict(seed):
             return audit_sum(
                 lambda own: own.weighted_sum(
                     3, model=model, schedule=Schedule.unweighted(np.array([4])), reward=(-0.5, 0.5)
@@ -255,11 +255,7 @@ class TestLedger:
                 seed=seed,
             ).verdict
 
-        # a true claim may fail one audit in twenty, not two in a row
-        assert "PASS" in (verdict(), verdict(1))
-
-        quieten(monkeypatch, 1 / 3)
-        assert verdict() == "FAIL"
+        assert_noise_is_audited(monkeypatch, verdict)
 
 
 def planned(agent, problem, budget):

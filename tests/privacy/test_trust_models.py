@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from curated import curator, quieten
+from curated import assert_noise_is_audited, curator
 from scipy.optimize import brentq
 from scipy.stats import norm
 from test_sensitivity import search
@@ -433,7 +433,7 @@ def test_audits_pass_and_fail_with_a_third_of_the_noise(budget, unit, monkeypatc
     options = {"direction": [1.0, 0.0, 0.0]} if unit == "reward" else {}
     model = ReleaseModel(4, 0.05, 0.1, 2.0, 0.5)
 
-    def verdict(seed=0):
+    def verdict(seed):
         return audit_sum(
             lambda own: own.weighted_sum(3, model=model, schedule=None, **alone),
             *records,
@@ -445,11 +445,7 @@ def test_audits_pass_and_fail_with_a_third_of_the_noise(budget, unit, monkeypatc
             **options,
         ).verdict
 
-    # a true claim may fail one audit in twenty, not two in a row
-    assert "PASS" in (verdict(), verdict(1))
-
-    quieten(monkeypatch, 1 / 3)
-    assert verdict() == "FAIL"
+    assert_noise_is_audited(monkeypatch, verdict)
 
 
 def test_the_page_names_the_agents_of_each_trust_model():
