@@ -57,10 +57,12 @@ def joined_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> list[
 
 
 def filled(row: Sequence[Any]) -> int:
+    """Return the number of cells of a row that are not empty."""
     return sum(cell not in (None, "") for cell in row)
 
 
 def has_digit(text: str) -> bool:
+    """Return whether a cell has a digit, as numbers and dates have."""
     return any(letter.isdigit() for letter in text)
 
 
@@ -87,6 +89,7 @@ def total_rows(rows: Sequence[Sequence[str]]) -> set[int]:
 
 
 def is_total(row: Sequence[str]) -> bool:
+    """Return whether the first cell of a row that is not empty is a word for a total."""
     words = next((cell for cell in row if cell.strip()), "").strip().casefold()
     return bool(_TOTAL.fullmatch(words))
 
@@ -99,4 +102,5 @@ def _number(text: str) -> float:
 
 
 def is_value(text: str) -> bool:
+    """Return whether a cell is a number or a date, and so no name of a column."""
     return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))

@@ -13,35 +13,19 @@ from dpb_data.response_words import ABSENT, NO, YES
 from dpb_gym.errors import DataError
 
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
-
-
 UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
 )
-
-
 _PER = "(?: ?/ ?[a-z]+| per [a-z]+)?"
-
-
 SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "US$": "USD"}
-
-
 _FORM = (
     "[+-]?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{0}[0-9]{{2,3}})*{0}[0-9]{{3}})?(?:{1}[0-9]*)?"
     "(?:[eE][+-]?[0-9]+)?"
 )
-
-
 _FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
-
-
 _CODE = "^0[0-9]+$"
-
-
 _SHORTEST_CODE = 3  # digits; two may be a month or an hour
-
-
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
 
