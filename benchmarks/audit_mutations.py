@@ -54,6 +54,8 @@ from dpb_gym.privacy import (
     Guarantee,
     NoiseSource,
     PSDBall,
+    ReleaseModel,
+    Schedule,
     Sum,
     objective_plan,
 )
@@ -705,6 +707,25 @@ def uncounted(agent: type[Entering]) -> type[Entering]:
     return Uncounted
 
 
+class Turned(Honest):
+    """Turns a record's direction by its reward, where a random sign hides the reward alone."""
+
+    def begin(self) -> None:
+        rounds = self.problem.horizon
+        schedule = Schedule.geometric(rounds, 2, 1.5, 0.3)
+        # a device sends a binary reward as a random sign
+        model = ReleaseModel(rounds, 1.0, 0.25, 0.25, 1.0, binary=True)
+        options: dict[str, Any] = {"schedule": schedule, "model": model, "reward": (0.0, 1.0)}
+        self.sums = self.curator.weighted_sum(self.problem.dim, **options)
+
+    def act(self, context: Any) -> int:
+        return int((context.features @ self.sums.value).argmax())
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        sign = 1.0 if feedback.reward > 0.5 else -1.0
+        self.sums.add(feedback.reward, along=sign * context.features[action])
+
+
 class BesideTheCount(Entering):
     """Adds nine more copies by a method that is not for agents."""
 
@@ -1129,7 +1150,7 @@ def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport | DPB
         usual, admit = Sum._add, Curator.admit
         digest, slack = interference._digest, interference.SLACK
         try:
-            return audit(agent, BUDGET, runs, **{**SMALL, **how})
+            return audit(agent, runs=runs, **{"budget": BUDGET, **SMALL, **how})
         except DPBError as error:
             refused = error.__cause__ or error
             if not isinstance(refused, (BudgetError, FixedError, HorizonExceeded)):
@@ -1217,6 +1238,10 @@ MUTANTS = (
     Mutant("the same, in place", RAW, of(InPlace, 200, **SLATES)),
     Mutant("a raw reward as the name of a releaser", RAW, of(Named)),
     Mutant("raw sums in a loss that is minimised", RAW, of(RawLoss, 200)),
+    Mutant(
+        "the direction of a sign follows the reward", DISTANCE,
+        of(Turned, 200, budget=Budget.parse("rho=0.5@local")),
+    ),
     Mutant("larger gradients than declared, after round 40", DISTANCE, of(LateLoss, **LATE)),
     Mutant("too small a sensitivity, used from round 700 on", DISTANCE, of(LateSum, **LATE)),
     Mutant("the same, of a sum of a whole log", REFUSED, of(LateLog, **LATE)),
