@@ -170,6 +170,11 @@ class _Files(caching.CompileResultCacheImpl):
         _Temporary,
     ]
 
+    def reduce(self, data: Any) -> Any:
+        # Without the annotated source, which nothing reads: generated functions have none, and from
+        # Python 3.12 on other text in its place cannot always be split into tokens.
+        return super().reduce(data._replace(type_annotation=""))
+
 
 class _Cache(caching.FunctionCache):
     """numba's cache with shipped kernels and locks, and warnings instead of exceptions."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 from typing import Any
 
 import pytest
-from numba import njit
+from numba import config, njit
 
 import dpb_gym
 from dpb_gym.kernel_cache import compilations
+from dpb_gym.kernels._jit import jit
 
 CODE = (
     "import sys, warnings, numpy as np\n"
@@ -83,6 +86,20 @@ def test_the_second_process_loads_what_the_first_compiled(compiled, tmp_path):
 def test_two_processes_compile_a_kernel_once(package):
     processes = [start(package) for _ in range(2)]
     assert sorted(finish(process) for process in processes) == [("3.0 0", []), ("3.0 1", [])]
+
+
+def test_a_function_without_source_lines_is_compiled_once(tmp_path, monkeypatch, recwarn):
+    def unreadable(function):
+        raise tokenize.TokenError("unterminated string literal")
+
+    monkeypatch.setattr(inspect, "getsourcelines", unreadable)
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(compile("def twice(x): return 2 * x", __file__, "exec"), names)
+    first, second = jit(names["twice"]), jit(names["twice"])
+    assert (first(2), second(2)) == (4, 4)
+    assert [sum(each.stats.cache_hits.values()) for each in (first, second)] == [0, 1]
+    assert not recwarn.list
 
 
 FORK = (
