@@ -106,7 +106,7 @@ class Agent(Policy, ABC):
             horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
-        self.curator.rounds.of_agent = True
+        self.curator.rounds.begin_agent()
         if problem.prior is not None:
             self.curator.inherit(problem.prior.guarantee, what="prior")
         self.begin(problem, streams, self.curator)

@@ -89,7 +89,7 @@ class Session:
         self.agent = agent
         self.problem = problem
         self.account = _checked_account(account)
-        agent.curator.rounds.attended = True  # records enter in rounds that the session opens
+        agent.curator.rounds.attend()  # records enter in rounds that the session opens
         # absolute, as a program can change its working directory before it saves
         self._state_dir = None if state_dir is None else os.path.abspath(state_dir)
         self._process = os.getpid()  # a fork outside of Python does not run its hooks

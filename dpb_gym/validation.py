@@ -96,6 +96,18 @@ def optional(check: Callable[..., T], name: str, value: Any, *limits: Any, **mor
     return None if value is None else check(name, value, *limits, **more)
 
 
+def settle(owner: Any, name: str, check: Callable[..., Any], *limits: Any, **more: Any) -> None:
+    """Replace a field of a frozen data class by what a check of this module returns.
+
+    So the field is a built-in number: those of NumPy can overflow, and operators of a subclass can
+    return anything.
+
+    Raises:
+        ParameterError: As the check.
+    """
+    object.__setattr__(owner, name, check(name, getattr(owner, name), *limits, **more))
+
+
 def flag(name: str, value: Any) -> bool:
     """Return `value` as a bool or raise `ParameterError`."""
     if not isinstance(value, (bool, np.bool_)):

@@ -61,7 +61,7 @@ def toeplitz():
 
     jax.config.update("jax_enable_x64", True)
     n = 200
-    mine = correlated_noise.SquareRootToeplitz(n)
+    mine = correlated_noise.make_mechanism("sqrt-toeplitz", n)
     said = difference(
         correlated_noise.square_root_coefficients(n), theirs.optimal_max_error_strategy_coefs(n)
     )

@@ -256,7 +256,7 @@ def _play(
         other = AgentStreams(_seeds(seed + 1), run.spec.name)
         streams.seeds, streams.noise = other.seeds, other.noise
     agent.set_up(problem.info, streams, run.budget)
-    agent.curator.rounds.attended = True
+    agent.curator.rounds.attend()
     boundary = _Boundary(first)
     boundary.lane = 0 if changes is None else changes.lane
     curator = agent.curator

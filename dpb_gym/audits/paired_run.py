@@ -65,7 +65,7 @@ def _attended(run: AgentRun, problem: Problem, streams: AgentStreams, factor: fl
     """Return an agent that has begun, of whose releasers an audit sees every record."""
     agent = run.spec.make()
     agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
-    agent.curator.rounds.attended = True
+    agent.curator.rounds.attend()
     for releaser in releasers(agent):
         if isinstance(releaser, Sum):
             releaser.refuses_long = True

@@ -147,7 +147,7 @@ def _learning(agent: Any) -> Decide:
     """Return the decision function of an agent that learns while it logs."""
     if not isinstance(agent, Agent):
         raise ParameterError(f"learn=True needs an agent that was set up, got {shown(agent)}")
-    agent.curator.rounds.attended = True
+    agent.curator.rounds.attend()
 
     def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
         shares = stated_shares(agent, context) if LOGS[made.kind].by_candidate else None

@@ -100,7 +100,7 @@ def train_offline(
     learner.set_up(info, streams, budget, noise=noise, shared=rounds == "shared")
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
     accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)
-    learner.curator.rounds.attended = True
+    learner.curator.rounds.attend()
     for i, row in enumerate(rows):
         context = log.context(row, i + 1)
         action = learner.act(context)

@@ -116,7 +116,7 @@ def _score(
     along = np.ones((len(seeds), 1))
     streams = AgentStreams(seeds, str(noise().uniform()))
     agent.set_up(info, streams, Budget.zcdp((1 - COUNTING) * rho), noise=noise())
-    agent.curator.rounds.attended = True
+    agent.curator.rounds.attend()
     _check_cost(agent, rho)
     counting = Budget.zcdp(COUNTING * rho)
     scores = Curator(counting, ("central", "reward"), noise=noise(), horizon=info.longest)

@@ -65,6 +65,22 @@ ARGUMENTS = {"clip": 3, "cumsum": 1, "outer": 2, "mean": 1, "prod": 1}
 """Most arguments of NumPy functions that take an output, which is then no argument."""
 NO_FIELDS = frozenset([*dir(np.ndarray), *dir(np.ufunc), "format", "format_map"]) - ARRAYS
 """Other attributes of arrays, NumPy functions and texts; no named tuple has them as fields."""
+NUMPY_NUMBERS = (np.bool_, np.integer, np.floating)
+NUMBERS = frozenset(
+    [
+        bool,
+        int,
+        float,
+        *(kind for kind in np.sctypeDict.values() if issubclass(kind, NUMPY_NUMBERS)),
+    ]
+)
+"""Classes of numbers in code and globals. A subclass has methods of its own."""
+USUAL = {
+    (module.__name__, name): getattr(module, name)
+    for module, names in ((builtins, BUILTINS), (np, NUMPY), (math, MATH))
+    for name in names
+}
+"""What the names mean before an agent's module can replace it."""
 SKIPPED = frozenset("PUSH_NULL NOP EXTENDED_ARG CACHE".split())
 TRUSTED = "dpb_gym.kernels."
 """Modules with functions that compare the shapes of their arguments themselves."""
@@ -98,8 +114,13 @@ class _Check:
             raise self.fail(value, "is no function")
         if function.__closure__ or function.__kwdefaults__:
             raise self.fail(function, "has a closure or keyword defaults")
-        if any(not isinstance(v, (bool, int, float)) for v in function.__defaults__ or ()):
+        if not all(map(_constant, function.__defaults__ or ())):
             raise self.fail(function, "has a default that is no number")
+        for value in function.__code__.co_consts:
+            if isinstance(value, types.CodeType):
+                raise self.fail(function, "defines a function")
+            if not _written(value):
+                raise self.fail(function, f"has a constant of the type {type(value).__name__}")
         self.codes.append((function, function.__code__))
         self.code(function)
         self.numpy_calls(function)
@@ -116,8 +137,6 @@ class _Check:
             if isinstance(last, types.ModuleType) and not reads:
                 # under another name its attributes could not be told from fields
                 raise self.fail(function, f"uses the module {last.__name__} as a value")
-            if step.opname == "LOAD_CONST" and isinstance(step.argval, types.CodeType):
-                raise self.fail(function, "defines a function")
             if step.opname == "LOAD_GLOBAL":
                 last = self.named(function, step.argval)
             else:
@@ -145,6 +164,7 @@ class _Check:
         if name not in function.__globals__:
             if name not in BUILTINS or not hasattr(builtins, name):
                 raise self.fail(function, f"uses {name!r}, which is not among {_listed(BUILTINS)}")
+            self.usual(function, builtins, name)
             return None
         value = function.__globals__[name]
         if isinstance(value, Deferred):
@@ -155,7 +175,8 @@ class _Check:
         elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
             self.tuple_fields(function, value)
         elif isinstance(value, types.ModuleType):
-            if value not in (np, math):
+            # not by ==, which the class of a module can define
+            if value is not np and value is not math:
                 raise self.fail(function, f"uses the module {value.__name__}; numpy and math are")
         elif not _constant(value):
             raise self.fail(function, f"uses the global {name!r}, a {type(value).__name__}")
@@ -180,8 +201,14 @@ class _Check:
             allowed = NUMPY if owner is np else MATH
             if name not in allowed:
                 raise self.fail(function, f"uses {owner.__name__}.{name}")
+            self.usual(function, owner, name)
         elif name not in self.fields and name not in ARRAYS:
             raise self.fail(function, f"uses the attribute {name!r}")
+
+    def usual(self, function: Any, module: types.ModuleType, name: str) -> None:
+        """Refuse a function of Python or NumPy that was replaced."""
+        if getattr(module, name) is not USUAL[module.__name__, name]:
+            raise self.fail(function, f"uses {module.__name__}.{name}, which was replaced")
 
 
 def _plain_tuple(kind: Any) -> bool:
@@ -211,7 +238,16 @@ def _constant(value: Any) -> bool:
     """Whether a global is a number or a tuple of numbers."""
     if isinstance(value, tuple):
         return type(value) is tuple and all(map(_constant, value))
-    return isinstance(value, (bool, int, float, np.number))
+    return type(value) in NUMBERS
+
+
+def _written(value: Any) -> bool:
+    """Whether a constant of a function's code is one that a function without functions has."""
+    if isinstance(value, slice):
+        return all(map(_written, (value.start, value.stop, value.step)))
+    if type(value) is tuple:
+        return all(map(_written, value))
+    return value is None or value is ... or type(value) is str or type(value) in NUMBERS
 
 
 def _numpy_uses(function: types.FunctionType) -> list[tuple[str, int | None, tuple[str, ...]]]:

@@ -428,7 +428,7 @@ class Account:
 
         A bound that holds at all times together is larger than one for a fixed time. For lifetimes
         of epsilon 0.1 to 10 and delta 1e-9 to 1e-5, at their delta, the reading of a person who has
-        spent everything is 6% to 23% above the epsilon of the lifetime: 12% at epsilon 3 and delta
+        spent everything is 7% to 22% above the epsilon of the lifetime: 12% at epsilon 3 and delta
         1e-6. For larger deltas it is more. What a person can lose in all is the lifetime.
 
         Args:

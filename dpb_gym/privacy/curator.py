@@ -63,13 +63,10 @@ class OpenRounds:
                 f"round {self._t} of this curator was opened before: a round's records enter once"
             )
         # set before the records, so that an error inside does not reopen the round
-        rounds.attended = True
-        rounds.newest = self._t + self._n - 1
-        rounds.open = self._n
-        rounds.openings += 1
+        rounds.enter(self._t, self._n)
 
     def __exit__(self, *error: object) -> None:
-        self._rounds.open = 0
+        self._rounds.leave()
 
 
 @state.register

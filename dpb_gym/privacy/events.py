@@ -45,14 +45,13 @@ class Event:
         EVENT_TYPES[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
+        for name in list(vars(self)):
             if name in _COUNTS:
-                validation.integer(name, value, _COUNTS[name])
+                validation.settle(self, name, validation.integer, _COUNTS[name])
             elif name in (*_POSITIVE, *_NOT_NEGATIVE):
                 ends = 0.0, self._most.get(name, math.inf)
-                validation.real(
-                    name, value, *ends, open_low=name in _POSITIVE, open_high=name == "delta"
-                )
+                open_ends = {"open_low": name in _POSITIVE, "open_high": name == "delta"}
+                validation.settle(self, name, validation.real, *ends, **open_ends)
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Return a bound on the Renyi divergence at each order (> 1); infinite if none is known."""
@@ -250,7 +249,7 @@ class PoissonGaussianEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
+        validation.settle(self, "sensitivity", validation.real, 0.0, open_low=True)
         if self.pair not in ("zero-out", "symmetric"):
             raise ParameterError(f"pair must be 'zero-out' or 'symmetric'; got {self.pair!r}")
 
@@ -319,7 +318,7 @@ class SelectionEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.real("runs", self.runs, 1.0, open_low=True)
+        validation.settle(self, "runs", validation.real, 1.0, open_low=True)
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Return the bound, at a larger order where that is smaller."""

@@ -137,6 +137,11 @@ class ObjectivePerturbation:
     output_std: float
     event: PerturbedObjectiveEvent
 
+    def __post_init__(self) -> None:
+        validation.settle(self, "dim", validation.integer, 1)
+        for name in ("ridge", "sigma", "tolerance", "output_std"):
+            validation.settle(self, name, validation.real, 0.0)
+
 
 @state.register
 @dataclass(frozen=True)
@@ -161,10 +166,10 @@ class LossBounds:
     records: int = 0
 
     def __post_init__(self) -> None:
-        validation.integer("dim", self.dim, 1)
-        validation.integer("records", self.records, 0)
+        validation.settle(self, "dim", validation.integer, 1)
+        validation.settle(self, "records", validation.integer, 0)
         for name in ("gradient_bound", "curvature"):
-            validation.real(name, getattr(self, name), 0.0, open_low=True)
+            validation.settle(self, name, validation.real, 0.0, open_low=True)
 
     def plan(self, ridge: float, sigma: float, rho_output: float) -> ObjectivePerturbation:
         """Return the plan of a (ridge, sigma) pair, with solver tolerance and output noise.

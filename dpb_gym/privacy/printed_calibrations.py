@@ -21,10 +21,12 @@ from dpb_gym.privacy.events import PoissonGaussianEvent
 from dpb_gym.privacy.objective_perturbation import OUTPUT_SHARE, LossBounds, ObjectivePerturbation
 
 
-def _check(epsilon: float, delta: float = 0.5, q: float = 0.5) -> None:
-    validation.real("epsilon", epsilon, 0.0, open_low=True)
-    validation.real("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
-    validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
+def _checked(epsilon: float, delta: float = 0.5, q: float = 0.5) -> tuple[float, float, float]:
+    return (
+        validation.real("epsilon", epsilon, 0.0, open_low=True),
+        validation.real("delta", delta, 0.0, 1.0, open_low=True, open_high=True),
+        validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True),
+    )
 
 
 def objective_cs(
@@ -49,9 +51,9 @@ def objective_cs(
         gradient_bound: L of the theorem.
         eigenvalue: eta of the theorem; the paper takes 4, correct is 1 (A3).
     """
-    validation.real("rho", rho, 0.0, open_low=True)
-    validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
-    validation.real("eigenvalue", eigenvalue, 0.0, open_low=True)
+    rho = validation.real("rho", rho, 0.0, open_low=True)
+    q = validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
+    eigenvalue = validation.real("eigenvalue", eigenvalue, 0.0, open_low=True)
     if rank == 0:
         raise ParameterError(
             "the printed rank min(d, K-1) is 0 at K=1 and its formula divides by zero (erratum "
@@ -83,7 +85,7 @@ def objective_cs_approx(
         corrected: Use ``eigenvalue rank / ((1-q) epsilon)`` for the ridge, which the proof
             needs, instead of the printed ``(1-q) eigenvalue rank / epsilon`` (erratum A9).
     """
-    _check(epsilon, delta, q)
+    epsilon, delta, q = _checked(epsilon, delta, q)
     loss = LossBounds(dim, gradient_bound, curvature, records)
     log = portable.log(2 / delta)
     # tail bound of a chi-squared variable with d degrees of freedom
@@ -116,7 +118,7 @@ def objective_csw(
         curvature_constant: B2 of the algorithm (two readings, erratum P5).
         ridge: The algorithm's rho, a lower bound of the ridge.
     """
-    _check(epsilon, delta)
+    epsilon, delta, _ = _checked(epsilon, delta)
     loss = LossBounds(dim, gradient_bound, curvature, records)
     # Kifer et al.: the noise of a normal linear term
     variance = 8 * portable.log(2 / delta) + 4 * epsilon
@@ -152,8 +154,8 @@ def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussia
         >>> round(Guarantee("central", "reward", curve=curve).epsilon(1e-5), 1)
         14.0
     """
-    _check(epsilon, delta)
-    validation.real("q", q, 0.0, 1.0, open_low=True)
+    epsilon, delta, _ = _checked(epsilon, delta)
+    q = validation.real("q", q, 0.0, 1.0, open_low=True)
     log = portable.log(1 / delta)
     if epsilon <= log / (RU_ORDERS[-1] - 1):
         raise ParameterError(

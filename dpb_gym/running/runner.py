@@ -72,7 +72,7 @@ class _Runner:
             if run.spec.uses_oracle:
                 agent.attach(self.instance)
             agent.set_up(info, run.spec.streams(instance.seeds, run.budget), run.budget)
-            agent.curator.rounds.attended = True
+            agent.curator.rounds.attend()
         except Exception as error:
             self.failure = _failure(self, error)
 

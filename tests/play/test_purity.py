@@ -8,13 +8,15 @@ A leak is a pair of functions: `put` has a response y and leaves it somewhere, a
 
 from __future__ import annotations
 
+import builtins
 import ctypes
+import math
 import os
 import random
 import sys
 import tempfile
 import time
-from types import SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numba
@@ -930,6 +932,80 @@ def makes_rich(c, s, t, x, z):
 def test_calls_closures_and_aliases(function, text):
     message = refused(function)
     assert message is None if text is None else text in message
+
+
+class Equal(ModuleType):
+    """A module that equals every other one."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = ModuleType.__hash__
+
+
+@numba.njit
+def memory(y):
+    """Return the number that Python was given the time before."""
+    with objmode(before="float64"):
+        before = LIST[0]
+        LIST[0] = y
+    return before
+
+
+def odd_act(c, s, t, x, z):
+    return math.exp(abs(1.0)) + np.exp(2.0) + 7.0
+
+
+def with_constant(value):
+    """Return a function of which the constant 7 is another value."""
+    code = odd_act.__code__
+    constants = tuple(value if const == 7.0 else const for const in code.co_consts)
+    return FunctionType(code.replace(co_consts=constants), {"np": np, "math": math})
+
+
+def with_module():
+    fake = Equal("numpy")
+    fake.exp = memory
+    return FunctionType(odd_act.__code__, {"np": fake, "math": math})
+
+
+class Number(float):
+    """A number with operators of its own."""
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (with_constant(7.5), None),
+        (with_constant((1, slice(None, 2), "text", ...)), None),
+        (with_constant(memory), "a constant of the type CPUDispatcher"),
+        (with_constant((1.0, (memory,))), "a constant of the type tuple"),
+        (with_constant(slice(memory)), "a constant of the type slice"),
+        (with_constant(Number(7.0)), "a constant of the type Number"),
+        (with_constant(odd_act.__code__), "defines a function"),
+        (with_module(), "the module numpy; numpy and math are"),
+    ],
+)
+def test_constants_and_modules_are_not_functions_in_disguise(function, text):
+    message = refused(function)
+    assert message is None if text is None else text in message
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(np, "exp"), (math, "exp"), (builtins, "abs")], ids=str
+)
+def test_functions_of_python_and_numpy_are_the_usual_ones(module, name, monkeypatch):
+    monkeypatch.setattr(module, name, memory)
+    message = refused(FunctionType(odd_act.__code__, {"np": np, "math": math}))
+    monkeypatch.undo()
+    assert f"uses {module.__name__}.{name}, which was replaced" in message
+
+
+def test_defaults_are_exact_numbers():
+    for value, refuses in ((1.0, False), (np.float32(1.0), False), (Number(1.0), True)):
+        function = FunctionType(quiet_act.py_func.__code__.replace(), {})
+        function.__defaults__ = (value,)
+        assert (refused(function) is not None) == refuses, value
 
 
 def test_a_trusted_function_cannot_be_replaced(monkeypatch):

@@ -609,7 +609,7 @@ def test_a_round_admits_one_record_whatever_the_horizon(
     unit = "user-rewards" if kind == "user_sum" else "reward"
     own = curator("rho=0.5", notion="central", unit=unit, horizon=50)
     sums, add = releaser_of(kind, own, 10**4)
-    own.rounds.attended = True
+    own.rounds.attend()
     for rounds, records in openings:
         with own.round(n=rounds):
             for i in range(records):
@@ -675,7 +675,7 @@ def test_rounds_are_opened_once_and_in_order() -> None:
 def test_single_replicates_open_with_the_whole() -> None:
     whole = curator("rho=0.5", 2, unit="reward", notion="central", horizon=50)
     sums = [whole.single(i).batch_sum(2, reward=(0.0, 1.0)) for i in (0, 1)]
-    whole.rounds.attended = True
+    whole.rounds.attend()
     for t in (1, 2):
         with whole.round(t):
             for each in sums:
@@ -741,7 +741,7 @@ def test_the_centre_of_a_ridge_is_fixed_when_the_agent_begins() -> None:
     fit.centre = np.ones(2)
     fit.centre[:] = 5.0  # of a copy
     assert np.array_equal(fit.centre, np.ones(2))
-    own.rounds.attended = True
+    own.rounds.attend()
     for each in (fit, behind(fit)):
         with pytest.raises(FixedError, match="set in begin"):
             each.centre = np.zeros(2)
@@ -780,3 +780,16 @@ def test_a_plan_of_disjoint_batches_releases_each_record_once(noise: str) -> Non
         sums.add(np.full(1, 100.0), along=np.ones((1, 1)))
         released.append(float(sums.value[0, 0]))
     np.testing.assert_allclose([released[t - 1] for t in ends], [100.0, 200.0, 300.0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["open", "newest", "openings", "attended", "of_agent"])
+def test_rounds_are_changed_by_their_methods_only(name):
+    own = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=10)
+    sums = own.batch_sum(1, clip=1.0)
+    with own.round(3):
+        with pytest.raises(AttributeError):
+            setattr(own.rounds, name, 5)
+        sums.add([[1.0]])
+        with pytest.raises(BudgetError, match="2 records in one round"):
+            sums.add([[1.0]])
+    assert own.rounds.openings == 1

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpb_gym.errors import BudgetError, DPBError, ParameterError
+from dpb_gym.errors import BudgetError, BudgetExceeded, DPBError, ParameterError
 from dpb_gym.privacy import Curator, GaussianEvent, NoiseSource, objective_plan
-from dpb_gym.privacy.releasers.record_bounds import Ball, RecordShape
+from dpb_gym.privacy.events import _COUNTS, EVENT_TYPES, Event, PureEvent
+from dpb_gym.privacy.objective_perturbation import LossBounds
+from dpb_gym.privacy.releasers.mechanisms import Bits
+from dpb_gym.privacy.releasers.record_bounds import (
+    Ball,
+    NonNegativeBall,
+    PSDBall,
+    RecordShape,
+    Segment,
+)
 from dpb_gym.privacy.releasers.release_schedule import Schedule
+from dpb_gym.privacy.releasers.release_times import Every
 from dpb_gym.privacy.releasers.releaser import behind
 
 ENDS = np.arange(1, 5)
@@ -214,8 +224,97 @@ PLAN = objective_plan(0.5, dim=3, gradient_bound=1.0, curvature=0.25, calls=1, r
 )
 def test_a_plan_of_minimisers_is_charged_at_its_true_cost(change: dict[str, Any]) -> None:
     bounds = {"gradient_bound": 1.0, "curvature": 0.25}
-    with pytest.raises(ParameterError, match="does not follow"):
+    with pytest.raises(ParameterError, match=r"does not follow|tolerance must be"):
         curator().minimiser(3, loss=print, calibration=replace(PLAN, **change), **bounds)
     own = curator()
     own.minimiser(3, loss=print, calibration=PLAN, **bounds)
     assert own.guarantee is not None
+
+
+class Odd(float):
+    """A number whose products and differences are small."""
+
+    def __mul__(self, other: Any) -> float:
+        return 1e-6
+
+    __rmul__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __mul__
+
+    def __abs__(self) -> float:
+        return 1e-6
+
+
+def numbered(kind: Any) -> list[Any]:
+    """Return one object of every class that decides noise or cost, from numbers of a type."""
+    small = {"delta": 0.5, "q": 0.5, "ratio": 0.5}
+    events = []
+    for event in EVENT_TYPES.values():
+        names = [f.name for f in fields(event) if f.name != "pair"]
+        real = kind if issubclass(kind, float) or kind in (np.float16, np.float32) else float
+        whole = int if issubclass(kind, (float, np.floating)) else kind
+        values = {name: whole(2) if name in _COUNTS else real(small.get(name, 2)) for name in names}
+        events.append(event(**values))
+    whole = int if issubclass(kind, (float, np.floating)) else kind
+    plan = objective_plan(
+        0.5, dim=whole(2), gradient_bound=kind(2), curvature=kind(1), records=whole(9)
+    )
+    return [
+        *events,
+        *(ball(kind(100)) for ball in (Ball, PSDBall, NonNegativeBall)),
+        Segment(kind(1), kind(100)),
+        RecordShape(whole(3)),
+        RecordShape(symmetric=whole(3)),
+        Every(whole(5)),
+        Bits(whole(9), whole(100)),
+        LossBounds(whole(2), kind(2), kind(1), whole(9)),
+        plan,
+    ]
+
+
+TYPES = (np.int8, np.uint8, np.int64, np.float16, np.float32, Odd)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_bounds_plans_and_costs_hold_built_in_numbers(kind: Any) -> None:
+    """Numbers of NumPy can overflow, and operators of a subclass can return anything."""
+    made = numbered(kind)
+    assert len(made) >= len(EVENT_TYPES) + 6
+    for each, usual in zip(made, numbered(float if issubclass(kind, float) else kind)):
+        assert each == usual
+        for name, value in vars(each).items():
+            assert isinstance(value, (tuple, str, Event)) or type(value) in (int, float), name
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"reward": (1, 100)},
+        {"clip": 100},
+        {"clip": 1, "sensitivity": 100},
+        {"reward": (1, 2), "participations": 100},
+        {"reward": (1, 2), "share": 1},
+    ],
+)
+def test_noise_is_that_of_the_numbers_and_not_of_their_type(
+    options: dict[str, Any], kind: Any
+) -> None:
+    def sigma(of: Any) -> float:
+        own = curator()
+        cast = {
+            name: tuple(map(of, value)) if isinstance(value, tuple) else of(value)
+            for name, value in options.items()
+        }
+        if "participations" in cast and not isinstance(cast["participations"], np.integer):
+            cast["participations"] = 100
+        sums = own.batch_sum(3, **cast)
+        own.seal()
+        return float(behind(sums).sigma)
+
+    assert sigma(kind) == sigma(float) > 0
+
+
+def test_the_ledger_adds_charges_of_any_type() -> None:
+    own = curator()
+    with pytest.raises(BudgetExceeded):
+        own.charge(PureEvent(np.int8(16)), what="mine")  # type: ignore[arg-type]
+    assert own.ledger.spent == 0

@@ -194,8 +194,9 @@ class Bits(Mechanism):
     shuffled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        validation.optional(validation.integer, "batch", self.batch, 1)
-        validation.optional(validation.integer, "levels", self.levels, 1)
+        for name in ("batch", "levels"):
+            if getattr(self, name) is not None:
+                validation.settle(self, name, validation.integer, 1)
 
     def check(self, sums: SumState) -> None:
         curator = sums.curator
@@ -250,7 +251,7 @@ class Discrete(Mechanism):
     trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
 
     def __post_init__(self) -> None:
-        validation.real("dropout", self.dropout, 0.0, 1.0, open_high=True)
+        validation.settle(self, "dropout", validation.real, 0.0, 1.0, open_high=True)
 
     def check(self, sums: SumState) -> None:
         if sums.clip is None or sums.curator.relation != "replace-one":

@@ -92,19 +92,27 @@ class Minimiser(Releaser):
             raise ParameterError(
                 "give gradient_bound and curvature, the largest that one record's loss can have"
             )
+        # built-in numbers: those of NumPy can overflow
+        bounds = [
+            validation.optional(validation.real, name, bound, 0.0, open_low=True)
+            for name, bound in (("gradient_bound", gradient_bound), ("curvature", curvature))
+        ]
+        gradient_bound = bounds[0]
+        curvature = bounds[1]
+        records = validation.integer("records", records, 0)
         self._calibration = calibration
         self._bounds: dict[str, Any] = {
-            "dim": dim,
+            "dim": self.dim,
             "gradient_bound": gradient_bound,
             "curvature": curvature,
-            "calls": calls,
+            "calls": self.max_calls,
             "records": records,
             "every_order": curator.budget is None or curator.budget.rho is not None,
         }
         self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
-        self._released = np.zeros((curator.replicates, dim))
-        self._centre: FloatArray = np.zeros(dim)
+        self._released = np.zeros((curator.replicates, self.dim))
+        self._centre: FloatArray = np.zeros(self.dim)
         self._most = records or curator.horizon
         self._columns: list[NDArray[Any]] = []
         self.count = 0

@@ -41,7 +41,7 @@ class RecordShape:
                 "give either dim (vectors) or symmetric (side of symmetric matrices); got "
                 f"dim={self.dim!r}, symmetric={self.symmetric!r}"
             )
-        validation.integer("dim" if self.dim else "symmetric", self.dim or self.symmetric, 1)
+        validation.settle(self, "dim" if self.dim else "symmetric", validation.integer, 1)
 
         side = self.symmetric
         # derived once: the fields of a frozen dataclass are set by its base
@@ -73,7 +73,7 @@ class Ball:
     apart: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
-        validation.real("radius", self.radius, 0.0, open_low=True)
+        validation.settle(self, "radius", validation.real, 0.0, open_low=True)
 
     @property
     def longest(self) -> float:
@@ -128,7 +128,9 @@ class Segment:
     high: float
 
     def __post_init__(self) -> None:
-        validation.span("the ends of a segment", (self.low, self.high))
+        low, high = validation.span("the ends of a segment", (self.low, self.high))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
 
     @property
     def longest(self) -> float:

@@ -43,9 +43,7 @@ class OnRequest:
     sampling: float = 1.0
 
     def __post_init__(self) -> None:
-        sampling = validation.real("sampling", self.sampling, 0.0, 1.0, open_low=True)
-        # as a float, so that 1 and 1.0 are the same plan
-        object.__setattr__(self, "sampling", sampling)
+        validation.settle(self, "sampling", validation.real, 0.0, 1.0, open_low=True)
 
     def due(self, rounds: int, releases: int) -> bool:
         """Return whether a release is due after so many rounds and releases: never by itself."""
@@ -82,7 +80,7 @@ class Every:
     rounds: int = 1
 
     def __post_init__(self) -> None:
-        validation.integer("every", self.rounds, 1)
+        object.__setattr__(self, "rounds", validation.integer("every", self.rounds, 1))
 
     def steps(self, horizon: int | None) -> int:
         """Return the number of intervals before a horizon, which must be known."""

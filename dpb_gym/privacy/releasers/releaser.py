@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym import state
+from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, FixedError, ParameterError, StateError
 from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.validation import FloatArray
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 
 @state.register
-@dataclass
+@dataclass(frozen=True)
 class Rounds:
     """State of the rounds that a harness opens; see `Curator.round`.
+
+    Its methods alone change it: an agent that opens rounds itself cannot hide that.
 
     Attributes:
         of_agent: Whether an agent makes the releasers, and not a function of the library.
@@ -52,6 +54,25 @@ class Rounds:
     newest: int = 0
     open: int = 0
     openings: int = 0
+
+    def begin_agent(self) -> None:
+        """From now on an agent makes the releasers."""
+        object.__setattr__(self, "of_agent", True)
+
+    def attend(self) -> None:
+        """From now on records enter in opened rounds only."""
+        object.__setattr__(self, "attended", True)
+
+    def enter(self, t: int, n: int) -> None:
+        """Open rounds t to t + n - 1."""
+        object.__setattr__(self, "attended", True)
+        object.__setattr__(self, "newest", t + n - 1)
+        object.__setattr__(self, "open", n)
+        object.__setattr__(self, "openings", self.openings + 1)
+
+    def leave(self) -> None:
+        """Close the open rounds."""
+        object.__setattr__(self, "open", 0)
 
 
 class CuratorProtocol(Protocol):
@@ -287,7 +308,8 @@ class Releaser(ABC):
         self.what = what
         self.replicates = curator.replicates
         self.opened = False
-        self.part = 1.0 if share is None else share
+        part = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
+        self.part = 1.0 if part is None else part
         curator.register(self, share)
 
     @property

@@ -185,6 +185,7 @@ class Sum(Releaser):
         # the facts that parts read before the curator knows this releaser
         self.curator = curator
         self.what = what
+        share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
         self.part = 1.0 if share is None else share
 
         # a copy of the fields: a subclass could return values without noise
@@ -227,7 +228,10 @@ class Sum(Releaser):
         if lifetime is not None:
             self._clip = self._lifetime_clip(self.curator, lifetime)
             sensitivity = self._clip.sensitivity
-        most = participations if limit is None else limit
+        participations = validation.optional(
+            validation.integer, "participations", participations, 1
+        )
+        most = participations if self._cap is None else self._cap.limit
         self.records_per_unit = most or 1
         if most is None and self.curator.unit not in ROUNDS:
             self.counted = False
