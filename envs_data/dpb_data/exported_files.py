@@ -58,6 +58,8 @@ def _in_utf8(raw: bytes) -> tuple[bytes, int]:
 
     A file with more letters of another encoding than of UTF-8 is returned as it is.
     """
+    if raw.isascii():
+        return raw, 0
     text = raw.decode("utf-8", errors="surrogateescape")
     odd = re.findall("[\udc80-\udcff]", text)
     if not odd or len(re.findall("[^\x00-\x7f\udc80-\udcff]", text)) <= len(odd):
