@@ -92,7 +92,7 @@ class Profile:
     @cached_property
     def _codes(self) -> Array:
         if self.text:
-            place: dict[Any, int] = {}
+            place: dict[str | None, int] = {}
             index = [place.setdefault(value, len(place)) for value in self.values.tolist()]
             levels = np.array([*place], object).astype(str)  # each text is compared once
             codes: Array = np.unique(levels, return_inverse=True)[1].ravel()[index]

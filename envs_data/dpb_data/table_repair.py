@@ -91,7 +91,11 @@ class Repair:
             self.notes.append(text)
 
     def columns(
-        self, given: Mapping[str, Any], kinds: Mapping[str, str], free: Set[str], where: str,
+        self,
+        given: Mapping[str, Any],
+        kinds: Mapping[str, str],
+        free: Set[str],
+        where: str,
         parsed: Parsed | None = None,
     ) -> dict[str, Any]:
         """Return repaired columns, without the rows that lack a value.

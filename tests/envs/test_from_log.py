@@ -207,6 +207,27 @@ def test_only_prices_within_the_quoted_range_are_played() -> None:
 LOANS = {"term": (24.0, 84.0), "score": (300.0, 850.0), "price": (0.0, 12.0)}
 
 
+def test_the_parts_of_a_log_share_its_design(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_gym.problems import logged
+
+    made = []
+    design = logged._price_design
+
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return design(*arguments)
+
+    monkeypatch.setattr(logged, "_price_design", counted)
+    monkeypatch.setattr(logged, "_FITS", type(logged._FITS)())
+    data = dpb_data.prices(synthetic.loans(600), features=["term"])
+    parts = [LoggedPricing(data, 50, part=part) for part in ("all", "fitted", "held-out")]
+    assert len(made) == 1
+    assert parts[0].effects == parts[1].effects
+    LoggedPricing(data, 50, bounds={"term": (0, 100)})
+    LoggedPricing(replace(data, notes=("another",)), 50)
+    assert len(made) == 3
+
+
 def test_a_private_release_hides_the_log_from_agents() -> None:
     table = dpb_data.prices("synthetic-loans", features=["term", "score"])
     raw = LoggedPricing(table, bounds=LOANS)
