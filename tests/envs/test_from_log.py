@@ -233,7 +233,11 @@ def test_a_private_release_hides_the_log_from_agents() -> None:
     raw = LoggedPricing(table, bounds=LOANS)
     near, problem = (LoggedPricing(table, bounds=LOANS, private=b) for b in ("rho=1e7", "rho=1"))
     assert near.fit.coefficients == pytest.approx(raw.fit.coefficients, abs=0.3)
-    assert np.abs(problem.fit.coefficients - raw.fit.coefficients).max() > 0.1
+    # The noise is of the operating system: a release is this near in 1 of 400 cases, and all of
+    # four independent ones in 1 of 10^10.
+    others = [LoggedPricing(table, bounds=LOANS, private="rho=1") for _ in range(3)]
+    far = [np.abs(one.fit.coefficients - raw.fit.coefficients).max() for one in (problem, *others)]
+    assert max(far) > 0.1
     assert "was released with central zCDP rho=1 per user-round" in problem.info.provisos[0]
     other = replace(table, bought=np.random.default_rng(0).permutation(table.bought))
     again = LoggedPricing(other, bounds=LOANS, private=problem.released)
