@@ -207,6 +207,7 @@ class Repair:
             self.note(f"{text.name}: decimal comma read", int((fits & text.contains(",")).sum()))
         self.note(f"{text.name}: separators of thousands removed", int(grouped.sum()))
         self.note(f"{text.name}: yes and no read as 1 and 0", text.words)
+        self.note(f"{text.name}: words for 'from' before numbers removed", text.begun)
         wrong = ~fits & ~text.absent
         some = ", ".join(sorted({repr(v) for v in text.trimmed.filter(wrong)[:3].to_pylist()}))
         self.note(f"{text.name}: {some} taken as missing, since the others are numbers",

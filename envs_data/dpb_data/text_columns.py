@@ -18,7 +18,9 @@ UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
 )
-_PER = "(?: ?/ ?[a-z]+| per [a-z]+)?"
+_PER = "(?: ?/ ?\\pL+\\.?| (?:per|pro|je|par|por) \\pL+\\.?)?"
+_FROM = f"(?i)^(?:ab|von|from|dès|desde|vanaf|à partir de) ((?:{UNIT})? ?[0-9].*)$"
+"""Words for from before a number, which is the price that was shown."""
 SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "US$": "USD"}
 _FORM = (
     "[+-]?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{0}[0-9]{{2,3}})*{0}[0-9]{{3}})?(?:{1}[0-9]*)?"
@@ -44,6 +46,7 @@ class TextColumn:
         marked: A number with a comma or a point, or None.
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
+        begun: Number of values such as "ab 12,90", from 12.90.
         number: The values as numbers if all of them are plain ones such as 1234.5, else None.
     """
 
@@ -57,6 +60,7 @@ class TextColumn:
         self.unit: str | None = None
         self.units = 0
         self.words = 0
+        self.begun = 0
         if numbers is None:
             self._read()
         else:
@@ -90,15 +94,18 @@ class TextColumn:
         self._absent = absent.to_numpy(zero_copy_only=False)
         self._trimmed = pc.if_else(absent, None, trimmed)
         yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
-        spaced = pc.replace_substring_regex(self._trimmed, f"(?i){UNIT}{_PER}", "")
+        number = pc.replace_substring_regex(self._trimmed, _FROM, "\\1")
+        spaced = pc.replace_substring_regex(number, f"(?i){UNIT}{_PER}", "")
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
         self._bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
         some = _mask(pc.match_substring_regex(self._bare, "[0-9]"))
         self._fits = {mark: self._fit(mark) & some for mark in _FORMS}
-        signed = _mask(pc.not_equal(spaced, self._trimmed))
-        signed &= self._fits["."] | self._fits[","]
+        fits = self._fits["."] | self._fits[","]
+        signed = _mask(pc.not_equal(spaced, number)) & fits
+        begun = _mask(pc.not_equal(number, self._trimmed)) & fits
         self.unit = self._unit(signed)
         self.units = int(self._levels.counts[signed].sum())
+        self.begun = int(self._levels.counts[begun].sum())
         self.words = int(self._levels.counts[_mask(pc.or_(yes, no))].sum())
 
     def _expand(self) -> None:

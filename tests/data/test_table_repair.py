@@ -123,7 +123,8 @@ def test_from_log_reads_and_reports_the_same_way(tmp_path: Path) -> None:
     ("written", "unit", "value"),
     [
         ("{} kr", "KR", 6.5), ("₹ {}", "INR", 6.5), ("US${}", "USD", 6.5), ("{}EUR", "EUR", 6.5),
-        ("{} EUR/month", "EUR", 6.5), ("1,00,00{}", "", 100006.5),
+        ("{} EUR/month", "EUR", 6.5), ("1,00,00{}", "", 100006.5), ("{} € / Stück", "EUR", 6.5),
+        ("{} EUR pro Stk.", "EUR", 6.5),
     ],
 )  # fmt: skip
 def test_currencies_and_thousands_of_other_countries(written: str, unit: str, value: float) -> None:
@@ -133,6 +134,14 @@ def test_currencies_and_thousands_of_other_countries(written: str, unit: str, va
     table = dpb_data.prices(frame, features=["town"])
     assert (table.price[0], table.unit) == (value, unit)
     assert table.feature_names == ("town=Kraft", "town=Mars") and len(table.notes) == 1
+
+
+@pytest.mark.parametrize("written", ["ab {}", "From €{}", "ab {} EUR/Stk", "à partir de {} €"])
+def test_prices_that_begin_somewhere_are_read_and_named(written: str) -> None:
+    texts = [written.format(p) for p in ("6,50", "7,50", "8,50")] * 10 + ["9,50"] * 2
+    table = dpb_data.prices({"price": texts, "bought": [0, 1] * 16})
+    assert table.price[[0, -1]].tolist() == [6.5, 9.5]
+    assert any("words for 'from' before numbers removed (30 rows)" in n for n in table.notes)
 
 
 def test_other_units_and_an_empty_file_are_refused_with_a_remedy(tmp_path: Path) -> None:
