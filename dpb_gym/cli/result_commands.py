@@ -441,7 +441,9 @@ def advise(
     horizon: int = Option(10_000, help="Customers T."),
     replicates: int | None = Option(None, help="Replicates; 32, or 16 for wide models."),
     currency: str | None = Option(None, help="Unit of prices; that of the column by default."),
-    workers: int | None = options.WORKERS,
+    workers: int | None = Option(
+        None, help="Processes; one per core by default, and one for short runs."
+    ),
     dry_run: bool = Option(False, "--dry-run", help="Only show what the columns are read as."),
     html: str | None = options.HTML,
     plot: str | None = options.PLOT,

@@ -123,6 +123,18 @@ def best_prices(features, theta, model, zeta, price, value):
 
 
 @jit
+def move_into(price, low, high, moved):
+    """Write prices moved into [low, high]; return whether all of them are within [0, 1]."""
+    for i in range(price.shape[0]):
+        p = price[i]
+        if not (p >= 0.0 and p <= 1.0):
+            return False
+        p = p if p >= low else low
+        moved[i] = p if p <= high else high
+    return True
+
+
+@jit
 def outcome(features, theta, price, model, zeta, uniform, demand, reward, expected):
     """Compute demand, revenue and expected revenue of each replicate's price.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import kernels, validation
 from dpb_gym.envs.actions import ActionMode, ByIndex, Price
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.kinds.price_doubts import price_doubts
@@ -87,6 +87,7 @@ class PricingLogs(LogForm):
     recommended = ("one-pass-pricing", "private-pricing")
     act = "Charge"
     collect = " with prices that vary more"
+    rounds_alone = 1_500_000
 
     def takes(self, source: Any) -> bool:
         import dpb_data
@@ -160,10 +161,12 @@ class Pricing(Kind):
 
     def played(self, info: ProblemInfo, action: Array) -> Array:
         """Return the prices moved into `ProblemInfo.price_range`; impossible ones are unchanged."""
-        if info.price_range is None or not (action.min() >= 0.0 and action.max() <= 1.0):
+        if info.price_range is None:
             return action
         low, high = info.price_range
-        return np.minimum(np.maximum(action, low), high)
+        moved = np.empty(action.shape)
+        possible = kernels.demand_models.move_into(action.ravel(), low, high, moved.ravel())
+        return moved if possible else action
 
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         if info.price_range is None:

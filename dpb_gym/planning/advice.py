@@ -325,7 +325,8 @@ def advise(
         agents: Names of the agents to compare; those of the kind's `LogForm` by default.
         currency: Unit of prices; by default that in the column of prices.
         seed: Seed of the simulation.
-        workers: See `evaluate`.
+        workers: See `evaluate`; None is one process for runs that are too short for several, see
+            `dpb_gym.problems.log_form.LogForm`.
         progress: See `dpb_gym.progress_lines.progress_lines`.
         dry_run: Only return the `dpb_data.Reading`, with its open questions.
         **columns: Columns by role, ``features``, ``missing``, ``decimal``, and further arguments of
@@ -371,7 +372,8 @@ def advise(
         )
         count = validation.optional(validation.integer, "replicates", replicates, 8)
         count = count or (16 if made.info.dim > _WIDE else 32)
-        run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))
+        alone = log_form(made.kind).rounds_alone
+        run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged), alone)
         return _advice(
             run, made, limits, named or log_form(made.kind).agents, currency, roles, facts
         )
@@ -388,19 +390,28 @@ class _Runs:
     workers: int | None
     say: Callable[[str], Any]
     fitted: bool = True
+    rounds_alone: int = 0
 
     def play(self, what: str, agents: Any, part: str, replicates: int, horizon: int = 0,
              budgets: Any = None, checkpoints: Any = None) -> Result:  # fmt: skip
         """Return the results of agents on the customers of a part of the log."""
         T = horizon or self.horizon
         first = self.seed + _FIRST_SEEDS[part]
+        workers = self.workers
+        if workers is None and self._rounds(agents, budgets, replicates, T) <= self.rounds_alone:
+            workers = 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # failures are notes
             return evaluate(
                 self.log, agents, T, replicates, first, checkpoints or [T], self.settings(part),
                 budgets,
-                self.workers, share_played(what, self.say),
+                workers, share_played(what, self.say),
             )  # fmt: skip
+
+    @staticmethod
+    def _rounds(agents: Any, budgets: Any, replicates: int, horizon: int) -> int:
+        """Return the number of agent rounds, at most."""
+        return len(agents) * len(budgets or [None]) * replicates * horizon
 
     def settings(self, part: str) -> dict[str, Any]:
         """Return the environment's parameters that select customers and coefficients."""

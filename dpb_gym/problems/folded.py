@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ActionError
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import Array, Context, Feedback
 
 MOST_BYTES = 1 << 21
@@ -118,8 +119,10 @@ class Answering:
         self.rewards[part] = feedback.reward.reshape(lines)
         if feedback.observed is not None:
             self.seen[part] = feedback.observed.reshape(lines)
-        played = problem.played(folded, len(folded)).reshape(actions.shape)
-        return played, responses(feedback).reshape(lines), self.seen[part]
+        played = folded
+        if problem.info.price_range is not None:
+            played = kind_of(problem.kind).played(problem.info, checked)
+        return played.reshape(actions.shape), responses(feedback).reshape(lines), self.seen[part]
 
     def _find_error(self, part: slice, actions: Array) -> None:
         """Respond round by round, so that the error names a replicate, and note the round."""

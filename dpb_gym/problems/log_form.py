@@ -30,6 +30,8 @@ class LogForm(ABC):
         act: Verb of the decision to play one action for every customer.
         earned: What customers bring, for percentages.
         collect: What further customers must have, after "Collect more customers".
+        rounds_alone: Agent rounds (rounds times replicates times agents) up to which advice plays
+            in one process by default: others would take longer to start than to play.
     """
 
     settings: ClassVar[tuple[str, ...]] = ()
@@ -38,6 +40,7 @@ class LogForm(ABC):
     act: ClassVar[str] = "Play"
     earned: ClassVar[str] = "revenue"
     collect: ClassVar[str] = ""
+    rounds_alone: ClassVar[int] = 0
 
     @abstractmethod
     def read(self, source: Any, columns: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:

@@ -58,7 +58,7 @@ Private = ReleasedFit | Budget | str | None
 
 
 _FITS: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-_MOST_FITS = 8
+_MOST_FITS = 16  # four for each log of prices
 Fitted = TypeVar("Fitted")
 
 
@@ -524,7 +524,11 @@ class LoggedPricing(Logged, PricingProblem):
         extrapolate: bool = False,
         log_scale: Sequence[str] = (),
     ) -> None:
-        design = _price_design(data, bounds, log_scale)
+        content = data.digest(), data.name, data.notes
+        design = fit_once(
+            ("design", *content, str(bounds), tuple(log_scale)),
+            lambda: _price_design(data, bounds, log_scale),
+        )
         self.bounds = design.bounds
         self.rows = design.rows
         self.highest_price = highest = design.bounds["price"][1]
@@ -537,7 +541,7 @@ class LoggedPricing(Logged, PricingProblem):
                 data.name,
             ),
         )  # fmt: skip
-        self._measure_effects(data)
+        self.effects = dict(fit_once(("effects", *key), lambda: self._measured_effects(data)))
         raw = max(self.fit.members, key=lambda member: member.weight).coefficients
         self._release_coefficients(data, design.sets.choice, private)
         self._check_demand(data.name, private)
@@ -565,15 +569,15 @@ class LoggedPricing(Logged, PricingProblem):
             )
         self.set_customers(data.name, design.customers, data.people, draws, part, data.grouped)
 
-    def _measure_effects(self, data: PriceTable) -> None:
-        """Set `effects`, of which the elasticity has the error of the customers' sampling too."""
+    def _measured_effects(self, data: PriceTable) -> dict[str, Effect]:
+        """Return effects, of which the elasticity has the error of the customers' sampling too."""
         some = self.measured
         people = None if data.people is None else data.people[some]
         sampling = logged_figures.elasticity_sampling(
             self.rows[some], self.fit.coefficients, people
         )
         effects = self.fit.effects(self._price_effects, np.array([0.0, sampling]))
-        self.effects = dict(zip(("price", "elasticity"), effects))
+        return dict(zip(("price", "elasticity"), effects))
 
     def _release_coefficients(self, data: PriceTable, choice: Array, private: Private) -> None:
         """Release the coefficients, if `private` is given, and set `scale` to their norm."""

@@ -183,9 +183,12 @@ def customer_weights(
     # fewer customers than the log has must not widen the distribution
     size = np.sqrt(n / customers)
     drawn = int(people.max()) + 1
+    alone = drawn == n and bool((people == np.arange(n)).all())
     weights = np.empty((count, n if groups is None else int(groups.max()) + 1))
     for row in weights:
-        shares = np.maximum(1.0 + (rng.standard_exponential(drawn)[people] - 1.0) * size, 0.0)
+        exponential = rng.standard_exponential(drawn)
+        each = exponential if alone else exponential[people]
+        shares = np.maximum(1.0 + (each - 1.0) * size, 0.0)
         row[:] = shares if groups is None else np.bincount(groups, shares, len(row))
         row /= shares.sum()
     return weights

@@ -23,6 +23,7 @@ _FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, a
 _CHANCE = 1e-5  # of taking a column for an id whose counts are random
 _CODES_BELOW = (-1.0, -7.0, -8.0, -9.0, -77.0, -88.0, -99.0, -999.0, -9999.0)
 _CODES_ABOVE = (99.0, 999.0, 9999.0, 99999.0)
+_FIRST_DAY = 19_000_000.0  # the least number in the form of 20240131 that is taken for a day
 _FEWEST_CODED = 4  # distinct values of a column with codes for missing ones
 _FREQUENT, _ROUGH = 5.0, 6.0  # mean count that shows equal counts, and roughness of ids
 
@@ -52,7 +53,7 @@ class Profile:
     def missing(self) -> Array:
         """Mask of the missing values ``(n,)``."""
         if self.text:
-            return np.array([value is None for value in self.values], np.bool_)
+            return np.equal(self.values, None).astype(np.bool_)
         return np.isnan(self.values)
 
     @cached_property
@@ -63,7 +64,12 @@ class Profile:
     @cached_property
     def distinct(self) -> int:
         """Number of different values."""
-        return len({*self.known}) if self.text else len(np.unique(self.known))
+        return len({*self.known}) if self.text else len(self.counted[0])
+
+    @cached_property
+    def counted(self) -> tuple[Array, Array]:
+        """The different known numbers, ascending, and how often each comes."""
+        return np.unique(self.known, return_counts=True)
 
     @cached_property
     def whole(self) -> bool:
@@ -85,8 +91,13 @@ class Profile:
 
     @cached_property
     def _codes(self) -> Array:
-        plain = self.values.astype(str) if self.text else self.values
-        codes: Array = np.unique(plain, return_inverse=True)[1].ravel()
+        if self.text:
+            place: dict[str | None, int] = {}
+            index = [place.setdefault(value, len(place)) for value in self.values.tolist()]
+            levels = np.array([*place], object).astype(str)  # each text is compared once
+            codes: Array = np.unique(levels, return_inverse=True)[1].ravel()[index]
+        else:
+            codes = np.unique(self.values, return_inverse=True)[1].ravel()
         codes.flags.writeable = False
         return codes
 
@@ -145,7 +156,7 @@ def _calendar(values: Array) -> bool:
     if values.dtype == object:
         return False
     known = values[~np.isnan(values)]
-    if not len(known) or (known % 1 != 0).any():
+    if not len(known) or known.min() < _FIRST_DAY or (known % 1 != 0).any():
         return False
     year = known // 10_000
     month = known // 100 % 100
@@ -164,7 +175,7 @@ def missing_codes(profile: Profile) -> list[float]:
     """
     if profile.text or profile.dates or profile.distinct < _FEWEST_CODED:
         return []
-    values, counts = np.unique(profile.known, return_counts=True)
+    values, counts = profile.counted
     often = dict(zip(values.tolist(), counts.tolist()))
     low = [code for code in _CODES_BELOW if often.get(code, 0) > 1]
     rest = values[~np.isin(values, low)]
@@ -180,7 +191,7 @@ def response_codes(profile: Profile) -> list[float]:
     """Return numbers below 0, such as -1, that come several times in a response of 0 and 1."""
     if profile.text:
         return []
-    values, counts = np.unique(profile.known, return_counts=True)
+    values, counts = profile.counted
     often = {value for value, count in zip(values.tolist(), counts.tolist()) if count > 1}
     codes = [code for code in _CODES_BELOW if code in often]
     return codes if {*values.tolist()} == {0.0, 1.0, *codes} else []

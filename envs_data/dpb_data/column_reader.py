@@ -6,7 +6,7 @@ import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Opened:
         first: Number of its first row.
         repair: Rules for exported tables, or None to reject what is not as expected.
         removed: Numbers of the file's lines that are no rows, such as comments, ascending.
+        notes: What was changed when the table was opened, for the repairs of later readers.
     """
 
     name: str
@@ -50,6 +51,9 @@ class Opened:
     first: int = 0
     repair: table_repair.Repair | None = None
     removed: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    _texts: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _parsed: table_repair.Parsed = field(default_factory=dict, repr=False, compare=False)
 
     def at(self, row: int) -> str:
         """Return the name of a row, counted from 0, in messages."""
@@ -91,11 +95,10 @@ class Opened:
         if self.repair is None:
             fetched = self.fetch(wanted)
         else:
-            fetched = self.fetch([replace(c, kind="text") for c in wanted])
-            given = {c.name: fetched[c.name] for c in wanted}
+            given = self._fetch_texts(wanted)
             kinds = {c.name: c.kind for c in wanted}
             free = {c.name for c in wanted if c.nullable}
-            fetched = self.repair.columns(given, kinds, free, self.where)
+            fetched = self.repair.columns(given, kinds, free, self.where, self._parsed)
             for c in wanted:
                 if c.name in self.repair.wrong:
                     written = replace(c, hint=f"{c.hint}, written like 1234.5")
@@ -106,6 +109,14 @@ class Opened:
         if len(set(lengths.values())) > 1:
             raise DataError(f"{self.where}: expected columns of one length, found {lengths}")
         return by_name
+
+    def _fetch_texts(self, columns: Sequence[Column]) -> dict[str, Any]:
+        """Return columns as they are written, by name; each is read once."""
+        new = [replace(c, kind="text") for c in columns if c.name not in self._texts]
+        if new:
+            fetched = self.fetch(new)
+            self._texts.update({c.name: fetched[c.name] for c in new})
+        return {c.name: self._texts[c.name] for c in columns}
 
     def _checked(self, column: Column, values: Any) -> Array:
         if not len(values):
@@ -204,8 +215,14 @@ def take_columns(
 
 def open_table(source: Any, repair: table_repair.Repair | None = None) -> Opened:
     """Open a table and read the names of its columns; see `take_columns`."""
-    opened = source if isinstance(source, Opened) else _open(source, repair)
-    return opened if repair is None else replace(opened, repair=repair)
+    if repair is None:
+        return source if isinstance(source, Opened) else _open(source, repair)
+    if isinstance(source, Opened):
+        repair.notes += [note for note in source.notes if note not in repair.notes]
+        return replace(source, repair=repair)
+    before = len(repair.notes)
+    opened = _open(source, repair)
+    return replace(opened, repair=repair, notes=tuple(repair.notes[before:]))
 
 
 def _open(source: Any, repair: table_repair.Repair | None) -> Opened:

@@ -25,7 +25,12 @@ from dpb_gym.errors import DataError, ParameterError, QuestionError, shown
 SEPARATORS = ",;\t|"
 FIRST = "first"
 """Value of ``header=`` for a file whose first line has the names of its columns."""
-_TEXT_FORMAT = re.compile(r"shared \||[0-9]+:[-+.0-9eE]+(:[-+.0-9eE]+)? .*\||\|.*[^|\s]\s*$")
+_TEXT_FORMAT = re.compile(
+    r"shared \||[0-9]+:[-+.0-9eE]+(:[-+.0-9eE]+)? .*\||\|.*[^|\s]\s*$"
+    # a label, an importance and a tag before a namespace, or before features with values
+    r"|[-+]?[0-9.]+( [-+.0-9eE]+){0,2} ('?[^\s|]*)\|"
+    r"([A-Za-z_]\S* +[^\s|]| .*[^\s:|]:[-+.0-9eE]+(\s|$))"
+)
 """First line of Vowpal Wabbit's text format."""
 _SAMPLE = 1 << 16  # bytes of a file that show its header
 
@@ -58,6 +63,8 @@ def _in_utf8(raw: bytes) -> tuple[bytes, int]:
 
     A file with more letters of another encoding than of UTF-8 is returned as it is.
     """
+    if raw.isascii():
+        return raw, 0
     text = raw.decode("utf-8", errors="surrogateescape")
     odd = re.findall("[\udc80-\udcff]", text)
     if not odd or len(re.findall("[^\x00-\x7f\udc80-\udcff]", text)) <= len(odd):

@@ -253,7 +253,7 @@ def encode_features(
             features.append(values.astype(np.float64))
             names.append(name)
             continue
-        levels = sorted({str(value) for value in values})
+        levels = sorted({str(value) for value in {*values.tolist()}})
         if len(levels) == 1:
             raise DataError(f"{label}: {name} is {levels[0]!r} in every row: leave it out")
         if len(levels) > MAX_LEVELS:

@@ -270,7 +270,7 @@ def _unknown(source: Any, problem: str | None, own: dict[str, Any]) -> Reading:
     if layout == "ratings":  # its reader has no rules: the table is opened with them
         given = {key: value for key, value in roles.columns.items() if key not in _RULES[1:]}
         return replace(reading, _load=lambda: load(opened, **given))
-    return replace(reading, _load=lambda: load(source, **roles.columns))
+    return replace(reading, _load=lambda: load(opened, **roles.columns))
 
 
 def _existing(own: dict[str, Any], opened: Opened) -> dict[str, Any]:

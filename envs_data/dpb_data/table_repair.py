@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from dpb_data.text_columns import SYMBOLS, TextColumn, days, mark_question
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, QuestionError
 
+Parsed: TypeAlias = dict[str, tuple[Any, TextColumn]]
+"""Columns of a table that were parsed: their values and what they are read as, by name."""
 MISSING_RULES = ("drop", "median", "error")
 MOST_DROPPED = 0.1
 """Largest share of rows that is left out because of missing values unless the rule is named."""
@@ -89,7 +91,12 @@ class Repair:
             self.notes.append(text)
 
     def columns(
-        self, given: Mapping[str, Any], kinds: Mapping[str, str], free: Set[str], where: str
+        self,
+        given: Mapping[str, Any],
+        kinds: Mapping[str, str],
+        free: Set[str],
+        where: str,
+        parsed: Parsed | None = None,
     ) -> dict[str, Any]:
         """Return repaired columns, without the rows that lack a value.
 
@@ -98,6 +105,7 @@ class Repair:
             kinds: Kind of each column, see `dpb_data.column_reader.Column`.
             free: Columns whose missing values stay.
             where: Name of the table in messages.
+            parsed: Columns that were parsed before; those of this call are added.
 
         Raises:
             DataError: If a column is ambiguous, mixes units or lacks too many values.
@@ -109,7 +117,7 @@ class Repair:
             rules = self.success, where, self.note
             given = {**given, **{k: read_success(k, given[k], *rules) for k in own}}
         texts = {
-            name: TextColumn(name, values, where)
+            name: _text_column(name, values, where, parsed)
             for name, values in given.items()
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
             if kinds[name] != "code"
@@ -199,6 +207,7 @@ class Repair:
             self.note(f"{text.name}: decimal comma read", int((fits & text.contains(",")).sum()))
         self.note(f"{text.name}: separators of thousands removed", int(grouped.sum()))
         self.note(f"{text.name}: yes and no read as 1 and 0", text.words)
+        self.note(f"{text.name}: words for 'from' before numbers removed", text.begun)
         wrong = ~fits & ~text.absent
         some = ", ".join(sorted({repr(v) for v in text.trimmed.filter(wrong)[:3].to_pylist()}))
         self.note(f"{text.name}: {some} taken as missing, since the others are numbers",
@@ -265,6 +274,17 @@ class Repair:
                     ),
                 )
             )
+
+
+def _text_column(name: str, values: Any, where: str, parsed: Parsed | None) -> TextColumn:
+    """Return a column of text, which is parsed once."""
+    known = None if parsed is None else parsed.get(name)
+    if known is not None and known[0] is values:
+        return known[1]
+    text = TextColumn(name, values, where)
+    if parsed is not None:
+        parsed[name] = values, text
+    return text
 
 
 _NUMBERS = ("number", "integer", "flag")

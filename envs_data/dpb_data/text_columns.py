@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
 )
-_PER = "(?: ?/ ?[a-z]+| per [a-z]+)?"
+_PER = "(?: ?/ ?\\pL+\\.?| (?:per|pro|je|par|por) \\pL+\\.?)?"
+_FROM = f"(?i)^(?:ab|von|from|dès|desde|vanaf|à partir de) ((?:{UNIT})? ?[0-9].*)$"
+"""Words for from before a number, which is the price that was shown."""
 SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "US$": "USD"}
 _FORM = (
     "[+-]?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{0}[0-9]{{2,3}})*{0}[0-9]{{3}})?(?:{1}[0-9]*)?"
@@ -25,6 +28,8 @@ _FORM = (
 )
 _FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
 _CODE = "^0[0-9]+$"
+_HEAD = 4_096  # rows that show whether texts recur
+_RECURRING = 0.25  # share of different texts, above which they hardly do
 _SHORTEST_CODE = 3  # digits; two may be a month or an hour
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
@@ -41,6 +46,7 @@ class TextColumn:
         marked: A number with a comma or a point, or None.
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
+        begun: Number of values such as "ab 12,90", from 12.90.
         number: The values as numbers if all of them are plain ones such as 1234.5, else None.
     """
 
@@ -48,23 +54,26 @@ class TextColumn:
         import pyarrow as pa
 
         self.name, self.where = name, where
-        self.number = _plain_numbers(values)
+        self._levels = _Levels.of(values.cast(pa.string()))
+        numbers = _plain_numbers(self._levels)
+        self.number = None if numbers is None else self._levels.rows(numbers)
         self.unit: str | None = None
         self.units = 0
         self.words = 0
-        if self.number is None:
-            self._read(values)
+        self.begun = 0
+        if numbers is None:
+            self._read()
         else:
-            self.bare = self.trimmed = values.cast(pa.string())
-            self.absent = values.is_null().to_numpy()
-            fits = ~self.absent
-            self.fits = {".": fits, ",": self._fit(",") if self.contains(".").any() else fits}
+            self._bare = self._trimmed = self._levels.texts
+            self._absent = self._bare.is_null().to_numpy(zero_copy_only=False)
+            fits = ~self._absent
+            comma = self._fit(",") if self._has(".").any() else fits
+            self._fits = {".": fits, ",": comma}
+        self._expand()
         counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
         self.mark = "," if counts[","] > counts["."] else "."
-        marked = self.bare.filter(
-            (self.fits["."] | self.fits[","]) & (self.contains(",") | self.contains("."))
-        )
-        self.marked = marked[0].as_py() if len(marked) else None
+        marked = (self.fits["."] | self.fits[","]) & (self.contains(",") | self.contains("."))
+        self.marked = self.bare[int(marked.argmax())].as_py() if marked.any() else None
         self.sure = counts["."] != counts[","] and self.marked is not None
         present = int((~self.absent).sum())
         self.numeric = present > 0 and counts[self.mark] >= _NUMERIC_SHARE * present
@@ -74,54 +83,68 @@ class TextColumn:
                 "write all of them with it, or none"
             )
 
-    def _read(self, values: Any) -> None:
-        """Set all attributes but the mark from texts that are not all plain numbers."""
+    def _read(self) -> None:
+        """Set what is known of texts that are not all plain numbers, for each different one."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        trimmed = pc.utf8_trim_whitespace(self._levels.texts)
         lower = pc.utf8_lower(trimmed)
-        self.absent = pc.is_in(lower, pa.array(ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
-        self.trimmed = pc.if_else(self.absent, None, trimmed)
+        absent = pc.or_(pc.is_in(lower, pa.array(ABSENT)), trimmed.is_null())
+        self._absent = absent.to_numpy(zero_copy_only=False)
+        self._trimmed = pc.if_else(absent, None, trimmed)
         yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
-        spaced = pc.replace_substring_regex(self.trimmed, f"(?i){UNIT}{_PER}", "")
+        number = pc.replace_substring_regex(self._trimmed, _FROM, "\\1")
+        spaced = pc.replace_substring_regex(number, f"(?i){UNIT}{_PER}", "")
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
-        self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
-        some = pc.match_substring_regex(self.bare, "[0-9]").fill_null(False).to_numpy()
-        self.fits = {mark: self._fit(mark) & some for mark in _FORMS}
-        signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
-        signed &= self.fits["."] | self.fits[","]
-        self.unit, self.units = self._unit(signed), int(signed.sum())
-        self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
+        self._bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
+        some = _mask(pc.match_substring_regex(self._bare, "[0-9]"))
+        self._fits = {mark: self._fit(mark) & some for mark in _FORMS}
+        fits = self._fits["."] | self._fits[","]
+        signed = _mask(pc.not_equal(spaced, number)) & fits
+        begun = _mask(pc.not_equal(number, self._trimmed)) & fits
+        self.unit = self._unit(signed)
+        self.units = int(self._levels.counts[signed].sum())
+        self.begun = int(self._levels.counts[begun].sum())
+        self.words = int(self._levels.counts[_mask(pc.or_(yes, no))].sum())
+
+    def _expand(self) -> None:
+        """Set the attributes of rows from those of their different texts."""
+        levels = self._levels
+        self.bare = levels.rows(self._bare)
+        self.trimmed = self.bare if self._trimmed is self._bare else levels.rows(self._trimmed)
+        self.absent = levels.mask(self._absent)
+        self.fits = {mark: levels.mask(fits) for mark, fits in self._fits.items()}
 
     def _fit(self, mark: str) -> NDArray[np.bool_]:
-        """Return a mask of the values that are numbers with a decimal mark ``(n,)``."""
+        """Return a mask of the different texts that are numbers with a decimal mark ``(m,)``."""
         import pyarrow.compute as pc
 
-        form = f"^(?:{_FORMS[mark]})$"
-        fits: NDArray[np.bool_] = pc.match_substring_regex(self.bare, form).fill_null(
-            False
-        ).to_numpy()  # fmt: skip
-        return fits
+        return _mask(pc.match_substring_regex(self._bare, f"^(?:{_FORMS[mark]})$"))
+
+    def _has(self, mark: str) -> NDArray[np.bool_]:
+        """Return a mask of the different texts with a mark ``(m,)``."""
+        import pyarrow.compute as pc
+
+        return _mask(pc.match_substring(self._bare, mark))
 
     @property
     def padded(self) -> int:
         """Number of values of digits that begin with 0, such as 007."""
         import pyarrow.compute as pc
 
-        some = self.trimmed.filter(pc.starts_with(self.trimmed, "0"))
-        some = some.filter(pc.greater_equal(pc.utf8_length(some), _SHORTEST_CODE))
-        return int(pc.sum(pc.match_substring_regex(some, _CODE)).as_py() or 0)
+        code = pc.and_(
+            pc.match_substring_regex(self._trimmed, _CODE),
+            pc.greater_equal(pc.utf8_length(self._trimmed), _SHORTEST_CODE),
+        )
+        return int(self._levels.counts[_mask(code)].sum())
 
     def contains(self, mark: str) -> NDArray[np.bool_]:
         """Return a mask of the values with a mark ``(n,)``."""
-        import pyarrow.compute as pc
-
-        mask: NDArray[np.bool_] = pc.match_substring(self.bare, mark).fill_null(False).to_numpy()
-        return mask
+        return self._levels.mask(self._has(mark))
 
     def _unit(self, signed: NDArray[np.bool_]) -> str | None:
-        some = self.trimmed.filter(signed).unique().to_pylist()
+        some = self._trimmed.filter(signed).unique().to_pylist()
         units = {m.upper() for text in some for m in re.findall(f"(?i){UNIT}", text)}
         names = {SYMBOLS.get(unit, unit) for unit in units}
         if len(names) > 1 and len(some) > 1:
@@ -138,9 +161,10 @@ class TextColumn:
         """
         import pyarrow.compute as pc
 
-        day = pc.replace_substring_regex(self.trimmed, "[T ][0-9]{1,2}:[0-9]{2}.*$", "")
+        levels = self._levels
+        day = pc.replace_substring_regex(self._trimmed, "[T ][0-9]{1,2}:[0-9]{2}.*$", "")
         parsed = [pc.strptime(day, format=f, unit="s", error_is_null=True) for f in _DATES]
-        known = [len(values) - values.null_count for values in parsed]
+        known = [int(levels.counts[_mask(values.is_valid())].sum()) for values in parsed]
         present = int((~self.absent).sum())
         if not present or max(known) < _NUMERIC_SHARE * present:
             return None
@@ -150,16 +174,62 @@ class TextColumn:
                 f"{self.where}: {self.name} has dates such as {self.trimmed[0].as_py()!r}, whose "
                 "day and month may be exchanged: write them as 2026-12-31"
             )
-        return best[0]
+        return levels.rows(best[0])
 
 
-def _plain_numbers(values: Any) -> Any:
-    """Return texts as numbers if all are such as 1234.5 or missing, else None."""
+@dataclass(frozen=True)
+class _Levels:
+    """The different texts of a column, so that each is parsed once.
+
+    Attributes:
+        texts: Arrow array ``(m,)``, of which one may be null.
+        index: Number of each row's text ``(n,)``; None where texts hardly recur: they are the rows.
+        counts: Number of rows of each text ``(m,)``.
+    """
+
+    texts: Any
+    index: Any
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: Any) -> _Levels:
+        """Return the different texts of an Arrow array."""
+        whole = values.combine_chunks() if hasattr(values, "combine_chunks") else values
+        if hasattr(whole, "chunks"):  # combined chunks that are too many for one array
+            return cls(whole, None, np.ones(len(whole), np.int64))
+        head = whole[:_HEAD]
+        if len(head.unique()) > len(head) * _RECURRING:
+            return cls(whole, None, np.ones(len(whole), np.int64))
+        coded = whole.dictionary_encode(null_encoding="encode")
+        counts = np.bincount(coded.indices.to_numpy(), minlength=len(coded.dictionary))
+        return cls(coded.dictionary, coded.indices, counts)
+
+    def rows(self, values: Any) -> Any:
+        """Return the values of the rows as an Arrow array, from those of their texts ``(m,)``."""
+        import pyarrow as pa
+
+        if self.index is not None:
+            values = values.take(self.index)
+        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+    def mask(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return a mask of rows ``(n,)`` from one of their texts ``(m,)``."""
+        return values if self.index is None else values[self.index.to_numpy()]
+
+
+def _mask(values: Any) -> NDArray[np.bool_]:
+    """Return Arrow booleans as a mask; false for null."""
+    filled = values.fill_null(False)
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _plain_numbers(levels: _Levels) -> Any:
+    """Return different texts as numbers if all are such as 1234.5 or missing, else None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     try:
-        numbers = values.cast(pa.float64())
+        numbers = levels.texts.cast(pa.float64())
     except (pa.ArrowException, NotImplementedError):
         return None
     finite = pc.all(pc.is_finite(numbers)).as_py()

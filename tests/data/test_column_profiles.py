@@ -21,6 +21,13 @@ def profiles(**columns: Any) -> dict[str, Profile]:
     return read_profiles(open_table(columns, Repair()))[0]
 
 
+def test_codes_number_texts_in_ascending_order() -> None:
+    values = np.array(["b", None, "a", "b", "é", "A"], object)
+    codes = Profile("x", values).codes()
+    np.testing.assert_array_equal(codes, np.unique(values.astype(str), return_inverse=True)[1])
+    np.testing.assert_array_equal(Profile("x", values).missing, [v is None for v in values])
+
+
 @pytest.mark.parametrize(
     ("name", "known"),
     [

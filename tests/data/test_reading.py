@@ -459,6 +459,9 @@ def test_lines_are_named_as_in_a_file_with_comments(tmp_path: Path) -> None:
     [
         ("shared |User age:3\n|Action a\n0:1:0.5 |Action b\n", "Vowpal Wabbit's text format"),
         ("1:2:0.4 | a c\n3:0.5:0.2 | b d\n", "Vowpal Wabbit's text format"),
+        ("1 |u a b |i c:2\n-1 |u b |i c:3\n", "Vowpal Wabbit's text format.*--dsjson"),
+        ("1 0.5 'tag|u a b\n0 1 'x|u b\n", "Vowpal Wabbit's text format"),
+        ("1 | a:1 b:2\n0 | c:3 d\n", "Vowpal Wabbit's text format"),
         ('{"price": 1}\n{"price": {"a": 2}}\n', "line 2: price holds"),
         ('{"price": 1}\n{"price": 2\n', "line 2: expected JSON"),
         ("[1, 2]\n", "entry 1: expected an object, got 1"),
@@ -468,6 +471,12 @@ def test_other_text_is_named(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(DataError, match=message):
         dpb_data.read(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("row", ["1 | 2 | 3", "2.5|1|a b", "1 |2 |x", "1 | a b | 2"])
+def test_tables_with_bars_are_no_text_format(row: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{row}\n" * 3)
+    assert dpb_data.read(tmp_path / "a.txt").questions
 
 
 def test_decision_logs_of_vowpal_wabbit_are_clicks(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dpb_data
 import dpb_gym
+from dpb_data import table_repair, text_columns
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError, QuestionError
 
 
@@ -28,6 +29,62 @@ def test_dirty_tables_are_read_like_the_clean_one(name: str, tmp_path: Path) -> 
         assert any(text in note for note in table.notes), table.notes
     if not case.notes:
         assert table.notes == ()
+
+
+MESSY = [
+    ["1.299", "2,5", None, " 3 ", "-"],
+    ["12.90 €", "n/a", "9.90 €", None],
+    ["yes", "No", "", "y"],
+    ["2024-01-31", "2024-02-01 10:30", None],
+    ["007", "012", "5"],
+    ["a", "b c", "A "],
+    ["1", "2.5", None],
+]
+
+
+@pytest.mark.parametrize("texts", MESSY, ids=lambda texts: texts[0])
+def test_texts_that_recur_are_parsed_like_others(texts: list[Any], monkeypatch: Any) -> None:
+    import pyarrow as pa
+
+    values = pa.chunked_array([texts, texts[1:]], pa.string())
+    monkeypatch.setattr(text_columns, "_RECURRING", 1.0)
+    once = text_columns.TextColumn("x", values, "t")
+    monkeypatch.setattr(text_columns, "_RECURRING", 0.0)
+    each = text_columns.TextColumn("x", values, "t")
+    assert len(once._levels.texts) == len(texts)
+    assert len(each._levels.texts) == len(values)
+    for name in ("mark", "sure", "marked", "numeric", "unit", "units", "words", "padded"):
+        assert getattr(once, name) == getattr(each, name), name
+    for name in ("bare", "trimmed", "number"):
+        own = getattr(once, name)
+        other = getattr(each, name)
+        assert (own and own.to_pylist()) == (other and other.to_pylist()), name
+    np.testing.assert_array_equal(once.absent, each.absent)
+    for mark in (".", ","):
+        np.testing.assert_array_equal(once.fits[mark], each.fits[mark])
+        np.testing.assert_array_equal(once.contains(mark), each.contains(mark))
+    dates = [text.dates() for text in (once, each)]
+    assert (dates[0] and dates[0].to_pylist()) == (dates[1] and dates[1].to_pylist())
+
+
+def test_a_table_is_parsed_once_and_keeps_its_notes(tmp_path: Path, monkeypatch: Any) -> None:
+    parsed = []
+
+    class Counted(text_columns.TextColumn):
+        def __init__(self, name: str, *rest: Any) -> None:
+            parsed.append(name)
+            super().__init__(name, *rest)
+
+    monkeypatch.setattr(table_repair, "TextColumn", Counted)
+    rows = [f"{2 + k % 3}.5 €;{k % 2};{20 + k % 7}" for k in range(80)]
+    lines = ["# exported", "price;bought;age", *rows, ""]
+    file = tmp_path / "sales.csv"
+    file.write_text("\n".join(lines), "utf-8")
+    reading = dpb_data.read(file, person="none")
+    table = reading.table()
+    assert sorted(parsed) == ["age", "bought", "price"]
+    assert any("begin with # left out" in note for note in table.notes)
+    assert any("€" in note or "EUR" in note for note in table.notes)
 
 
 @pytest.mark.parametrize("name", WIDE)
@@ -66,7 +123,8 @@ def test_from_log_reads_and_reports_the_same_way(tmp_path: Path) -> None:
     ("written", "unit", "value"),
     [
         ("{} kr", "KR", 6.5), ("₹ {}", "INR", 6.5), ("US${}", "USD", 6.5), ("{}EUR", "EUR", 6.5),
-        ("{} EUR/month", "EUR", 6.5), ("1,00,00{}", "", 100006.5),
+        ("{} EUR/month", "EUR", 6.5), ("1,00,00{}", "", 100006.5), ("{} € / Stück", "EUR", 6.5),
+        ("{} EUR pro Stk.", "EUR", 6.5),
     ],
 )  # fmt: skip
 def test_currencies_and_thousands_of_other_countries(written: str, unit: str, value: float) -> None:
@@ -76,6 +134,14 @@ def test_currencies_and_thousands_of_other_countries(written: str, unit: str, va
     table = dpb_data.prices(frame, features=["town"])
     assert (table.price[0], table.unit) == (value, unit)
     assert table.feature_names == ("town=Kraft", "town=Mars") and len(table.notes) == 1
+
+
+@pytest.mark.parametrize("written", ["ab {}", "From €{}", "ab {} EUR/Stk", "à partir de {} €"])
+def test_prices_that_begin_somewhere_are_read_and_named(written: str) -> None:
+    texts = [written.format(p) for p in ("6,50", "7,50", "8,50")] * 10 + ["9,50"] * 2
+    table = dpb_data.prices({"price": texts, "bought": [0, 1] * 16})
+    assert table.price[[0, -1]].tolist() == [6.5, 9.5]
+    assert any("words for 'from' before numbers removed (30 rows)" in n for n in table.notes)
 
 
 def test_other_units_and_an_empty_file_are_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -207,12 +207,37 @@ def test_only_prices_within_the_quoted_range_are_played() -> None:
 LOANS = {"term": (24.0, 84.0), "score": (300.0, 850.0), "price": (0.0, 12.0)}
 
 
+def test_the_parts_of_a_log_share_its_design(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_gym.problems import logged
+
+    made = []
+    design = logged._price_design
+
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return design(*arguments)
+
+    monkeypatch.setattr(logged, "_price_design", counted)
+    monkeypatch.setattr(logged, "_FITS", type(logged._FITS)())
+    data = dpb_data.prices(synthetic.loans(600), features=["term"])
+    parts = [LoggedPricing(data, 50, part=part) for part in ("all", "fitted", "held-out")]
+    assert len(made) == 1
+    assert parts[0].effects == parts[1].effects
+    LoggedPricing(data, 50, bounds={"term": (0, 100)})
+    LoggedPricing(replace(data, notes=("another",)), 50)
+    assert len(made) == 3
+
+
 def test_a_private_release_hides_the_log_from_agents() -> None:
     table = dpb_data.prices("synthetic-loans", features=["term", "score"])
     raw = LoggedPricing(table, bounds=LOANS)
     near, problem = (LoggedPricing(table, bounds=LOANS, private=b) for b in ("rho=1e7", "rho=1"))
     assert near.fit.coefficients == pytest.approx(raw.fit.coefficients, abs=0.3)
-    assert np.abs(problem.fit.coefficients - raw.fit.coefficients).max() > 0.1
+    # The noise is of the operating system: a release is this near in 1 of 400 cases, and all of
+    # four independent ones in 1 of 10^10.
+    others = [LoggedPricing(table, bounds=LOANS, private="rho=1") for _ in range(3)]
+    far = [np.abs(one.fit.coefficients - raw.fit.coefficients).max() for one in (problem, *others)]
+    assert max(far) > 0.1
     assert "was released with central zCDP rho=1 per user-round" in problem.info.provisos[0]
     other = replace(table, bought=np.random.default_rng(0).permutation(table.bought))
     again = LoggedPricing(other, bounds=LOANS, private=problem.released)

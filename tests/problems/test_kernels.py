@@ -89,6 +89,18 @@ def test_pricing(seed, demand):
     )
 
 
+@pytest.mark.parametrize("bad", [None, -0.1, 1.1, np.nan])
+def test_prices_move_into_a_range_unless_one_is_impossible(bad):
+    price = np.array([0.0, 0.2, 0.25, 0.5, 0.9, 1.0])
+    moved = np.empty(6)
+    if bad is None:
+        assert kernels.demand_models.move_into(price, 0.25, 0.75, moved)
+        np.testing.assert_array_equal(moved, np.clip(price, 0.25, 0.75))
+    else:
+        price[3] = bad
+        assert not kernels.demand_models.move_into(price, 0.25, 0.75, moved)
+
+
 @given(SEEDS, st.sampled_from(["logistic", "linear", "gaussian"]))
 @settings(max_examples=40, deadline=None)
 def test_recommendation(seed, reward):

@@ -145,6 +145,17 @@ def test_elasticities_are_those_of_differences_of_demand() -> None:
     assert curve.elasticities(rows, draws) == pytest.approx(expected.mean(axis=0), rel=1e-3)
 
 
+def test_customers_of_one_row_are_weighed_like_persons() -> None:
+    rng = np.random.default_rng(2)
+    expected = []
+    for _ in range(3):
+        drawn = np.maximum(1.0 + (rng.standard_exponential(50) - 1.0) * np.sqrt(0.5), 0.0)
+        expected.append(drawn / drawn.sum())
+    np.testing.assert_array_equal(customer_weights(np.arange(50), 3, 100), expected)
+    mixed = customer_weights(np.arange(50)[::-1], 3, 100)
+    np.testing.assert_allclose(mixed[:, ::-1], expected, rtol=1e-12)
+
+
 def test_equal_customers_are_counted_together_without_an_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

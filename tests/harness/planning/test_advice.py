@@ -21,6 +21,7 @@ from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
 from dpb_gym.kinds import price_doubts
+from dpb_gym.planning import advice as advice_module
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _Constant, _thin
 from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
@@ -311,6 +312,20 @@ def test_calibration_is_doubted_from_one_in_a_thousand_on() -> None:
 def test_agents_are_compared_on_customers_that_were_held_out(advice: Advice) -> None:
     problem: Any = advice.result.suite.tasks[0].problem()
     assert problem.fit.held[problem.pool].all() and len(problem.pool) == problem.fit.held.sum()
+
+
+@pytest.mark.parametrize(
+    ("workers", "horizon", "used"), [(None, 100, 1), (None, 101, None), (3, 100, 3)]
+)
+def test_short_runs_stay_in_one_process(
+    workers: int | None, horizon: int, used: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(advice_module, "evaluate", lambda *a: calls.append(a))
+    log: Any = "Log"
+    run = advice_module._Runs(log, 50, 8, 0, workers, print, rounds_alone=2 * 3 * 8 * 100)
+    run.play("choosing", ["a", "b"], "fitted", 8, horizon, budgets=["rho=1", "rho=2", "none"])
+    assert calls[0][8] == used
 
 
 def test_prices_that_hardly_vary_are_named() -> None:
