@@ -396,11 +396,16 @@ def _error(message: list[Any]) -> Exception:
 def _pipe() -> tuple[Connection, Connection]:
     """Return both ends of a connection; the first waits for at most `ANSWER_SECONDS`."""
     own, theirs = Pipe()
+    limit_answers(own)
+    return own, theirs
+
+
+def limit_answers(link: Connection) -> None:
+    """Let a connection wait for at most `ANSWER_SECONDS`."""
     seconds = struct.pack("ll", int(ANSWER_SECONDS), int(1e6 * (ANSWER_SECONDS % 1.0)))
-    with socket.socket(fileno=os.dup(own.fileno())) as end:
+    with socket.socket(fileno=os.dup(link.fileno())) as end:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             end.setsockopt(socket.SOL_SOCKET, option, seconds)
-    return own, theirs
 
 
 def _send(link: Connection, content: Any) -> None:

@@ -707,6 +707,7 @@ def test_an_agent_that_does_not_answer_is_killed(attack, monkeypatch):
         began.append(agent._process.pid)
         # not before: on a busy machine the start of the process takes longer
         monkeypatch.setattr(isolation, "ANSWER_SECONDS", 3.0)
+        isolation.limit_answers(agent._link)
 
     monkeypatch.setattr(IsolatedAgent, "__init__", noted)
     with pytest.raises(AgentError, match="did not answer in 3 seconds"):
