@@ -57,7 +57,11 @@ def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 24, **
     return cell.regret
 
 
-PRIVATE = {name: spec for name, spec in agent_specs().items() if spec.protects is not None}
+PRIVATE = {
+    name: spec
+    for name, spec in agent_specs().items()
+    if spec.protects is not None and spec.entry_point.startswith("dpb_agents")
+}
 
 
 @pytest.fixture(autouse=True)
