@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import functools
 import io
 import sys
 import tempfile
@@ -48,7 +49,13 @@ def trees(folder: str = ".") -> Iterator[tuple[Path, ast.Module]]:
     """Yield the path and the syntax tree of every Python file below a folder."""
     for _, path in sources():
         if path.suffix == ".py" and path.is_relative_to(ROOT / folder):
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+            yield path, parsed(path)
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, which several counts share."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def docstring_lines(tree: ast.Module) -> set[int]:

@@ -64,14 +64,14 @@ def play(instance, agent, first, last):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 def test_a_resumed_run_equals_the_uninterrupted_one(name, kind, tmp_path):
-    # 437 is in the middle of every batch, block and schedule.
-    whole = play(*start(name, kind), 0, 700)
-    instance, agent = start(name, kind)
-    before = play(instance, agent, 0, 437)
+    # 187 is in the middle of every batch, block and schedule.
+    whole = play(*start(name, kind, 300), 0, 300)
+    instance, agent = start(name, kind, 300)
+    before = play(instance, agent, 0, 187)
     agent.save(tmp_path / "agent.ckpt")
     del agent
     resumed = Agent.load(tmp_path / "agent.ckpt")
-    after = play(instance, resumed, 437, 700)
+    after = play(instance, resumed, 187, 300)
     np.testing.assert_array_equal(before + after, whole)
 
 

@@ -117,11 +117,15 @@ def players():
 
 
 def points():
-    """Every value of every tuning grid; `make test` has the last of each."""
+    """Every value of every tuning grid; `make test` has the last of every second parameter."""
     return [
-        pytest.param(name, {key: value}, marks=() if value == values[-1] else pytest.mark.long)
+        pytest.param(
+            name,
+            {key: value},
+            marks=() if value == values[-1] and number % 2 == 0 else pytest.mark.long,
+        )
         for name in sorted({name for name, _ in players()})
-        for key, values in read_grid(agent_spec(name)).items()
+        for number, (key, values) in enumerate(read_grid(agent_spec(name)).items())
         for value in values
     ]
 
@@ -177,7 +181,9 @@ def test_agents_go_on_after_stretches_and_checkpoints(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_runs_are_the_same_with_and_without_stretches(environment, monkeypatch):
+    # The runner is tested here, so some agents suffice; other environments have others of them.
     names = [name for name, e in players() if e == environment]
+    names = names[list(ENVIRONMENTS).index(environment) % 3 :: 3]
     env_id, kwargs = ENVIRONMENTS[environment]
 
     def run(agents):

@@ -75,7 +75,7 @@ def pairs():
 
 
 PAIRS = list(pairs())
-SOME = 2
+SOME = 1
 """Arenas of each agent in `make test`; `make test-all` has all."""
 
 

@@ -32,7 +32,9 @@ from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
 PRIVATE = [
-    name for name, spec in agent_specs().items() if spec.budget != "never" and not spec.uses_oracle
+    name
+    for name, spec in agent_specs().items()
+    if spec.budget != "never" and not spec.uses_oracle and spec.entry_point.startswith("dpb_agents")
 ]
 # Long runs of private MLEs; their table is made by a script, with 2 x 2000 runs.
 SLOW = {"private-pricing", "explore-commit-pricing"}

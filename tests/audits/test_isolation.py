@@ -48,7 +48,7 @@ def evaluated(cls: Any, isolate: bool, budget: str, horizon: int, **env: Any) ->
     )  # fmt: skip
 
 
-def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 48, **env: Any) -> Any:
+def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 24, **env: Any) -> Any:
     """Return its regret, also of an agent that cheats, which `evaluate` refuses."""
     with patch.object(api, "checked", lambda jobs, show: (list(jobs), [])):
         result = evaluated(cls, isolate, budget, horizon, **env)
@@ -57,7 +57,11 @@ def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 48, **
     return cell.regret
 
 
-PRIVATE = {name: spec for name, spec in agent_specs().items() if spec.protects is not None}
+PRIVATE = {
+    name: spec
+    for name, spec in agent_specs().items()
+    if spec.protects is not None and spec.entry_point.startswith("dpb_agents")
+}
 
 
 @pytest.fixture(autouse=True)

@@ -170,7 +170,12 @@ def test_showing(name: str, words: list[str], dpb: Any) -> None:
         assert word in shown.out
 
 
-PRIVATE = [name for name, spec in agent_specs().items() if spec.budget != "never"]
+# Other tests register agents when they are imported, which depends on the order of collection.
+PRIVATE = [
+    name
+    for name, spec in agent_specs().items()
+    if spec.budget != "never" and spec.entry_point.startswith("dpb_agents")
+]
 
 
 @pytest.mark.parametrize("name", PRIVATE)

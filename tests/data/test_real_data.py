@@ -98,6 +98,7 @@ def test_25m_head_is_refused(real: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.real_data("jester-data-1")
+@pytest.mark.slow
 def test_jester(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPB_DATA", str(real.parent))
     assert dpb_data.path("jester-1") == real

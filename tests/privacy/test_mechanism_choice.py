@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import replace
@@ -294,6 +295,27 @@ def least_regret_of(sums):
     return model.regret(plan.ends, plan.variances(noise, model.spread))
 
 
+def final_regret(agent, budget):
+    """Return the regret of 100 fresh seeds of the arena's recommendation task in small."""
+    result = dpb_gym.evaluate(
+        "DPB/Recommendation-v0",
+        {"it": (agent, budget)},
+        horizon=1000,
+        replicates=100,
+        seed=40_000,
+        env_kwargs={"dim": 20},
+        progress=False,
+        workers=1,
+    )
+    return result.final_regret("it")
+
+
+@functools.cache
+def regret_of_devices(epsilon):
+    """Return the regret with noise on devices, which has no mechanism to choose."""
+    return final_regret("one-pass-linear", f"{approx(epsilon)}@local")
+
+
 class TestArena:
     @pytest.mark.parametrize("task", TASKS)
     def test_no_trust_is_worse_than_devices_alone(self, task):
@@ -327,32 +349,23 @@ class TestArena:
             ]
             assert with_signs == list(said.groups())
 
-    @pytest.mark.parametrize("trust", OWN)
-    @pytest.mark.parametrize("chosen", [True, False])
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("trust", "chosen"),
+        [
+            *((trust, True) for trust in OWN),
+            ("curator", False),
+            ("aggregator", False),
+            pytest.param("shuffler", False, marks=pytest.mark.long),
+        ],
+    )
     def test_devices_alone_are_better_only_without_the_choice(self, trust, chosen, monkeypatch):
         """Paired regret of fresh seeds, at epsilons at which signs have the least noise."""
+        devices = {epsilon: regret_of_devices(epsilon) for epsilon in (2, 5)}
         if not chosen:
             usual = lambda made, trust, times: (trust, PLANNED[trust.name]())  # noqa: E731
             monkeypatch.setattr(sum_module, "least_regret", usual)
-        for epsilon in (2, 5):
-            agents = {
-                "ours": ("one-pass-linear", at(approx(epsilon), trust)),
-                "devices": ("one-pass-linear", f"{approx(epsilon)}@local"),
-            }
-            result = dpb_gym.evaluate(
-                "DPB/Recommendation-v0",
-                agents,
-                horizon=1000,
-                replicates=100,
-                seed=40_000,
-                env_kwargs={"dim": 20},
-                progress=False,
-                workers=1,
-            )
-            last = [row for row in result.records() if row["round"] == 1000]
-            ours, devices = (
-                np.array([row["regret"] for row in last if row["agent"] == name]) for name in agents
-            )
-            gap = ours - devices
+        for epsilon, alone in devices.items():
+            gap = final_regret("one-pass-linear", at(approx(epsilon), trust)) - alone
             behind_by = gap.mean() / (gap.std(ddof=1) / math.sqrt(len(gap)))
             assert bool(behind_by < student.ppf(0.99, len(gap) - 1)) is chosen

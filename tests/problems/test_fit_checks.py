@@ -336,6 +336,7 @@ def lognormal_values(n: int, seed: int) -> dict[str, Any]:
     return {"price": price, "x": x, "bought": (value > price).astype(int)}
 
 
+@pytest.mark.slow
 def test_demand_of_another_form_in_the_price_is_doubted() -> None:
     said = "misspecified: the effect of the price is not the same at low and at high prices"
     doubted = [any(said in doubt for doubt in priced(lognormal_values(5_000, k)).doubts)

@@ -96,6 +96,7 @@ def test_intervals_of_the_elasticity_hold_in_generated_logs(width: float) -> Non
     assert sum(held) >= 34
 
 
+@pytest.mark.slow
 def test_persons_with_several_rows_widen_intervals() -> None:
     rng, covered, alone = np.random.default_rng(7), 0, 0
     for _ in range(40):

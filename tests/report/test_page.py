@@ -371,6 +371,7 @@ def test_rows_that_lack_a_task_are_last_and_not_ranked(make):
     assert same[-1].row.key == winner.key
 
 
+@pytest.mark.slow
 def test_two_thousand_rows_fit_into_one_megabyte(make):
     data = make.crowd(rows=400, tasks=5)
     assert sum(len(task.rows) for task in data.tasks) == 2000

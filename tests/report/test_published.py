@@ -95,6 +95,7 @@ def test_claims_are_written_from_it(import_benchmark, data, path, name):
     assert f"<!-- {name} -->\n{written}\n<!-- /{name} -->" in text
 
 
+@pytest.mark.slow
 def test_rows_on_pages_of_agents_are_written_from_it(import_benchmark, data):
     script = import_benchmark("published")
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]

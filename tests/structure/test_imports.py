@@ -15,10 +15,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/contributing.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def structure(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return pytest.importorskip("structure")
+@pytest.fixture(scope="module")
+def structure():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        made = pytest.importorskip("structure")
+        yield made
+    made.parsed.cache_clear()  # a tree of every file takes a hundred megabytes
 
 
 def test_imports_run_downwards():

@@ -166,6 +166,7 @@ def test_a_forecast_excludes_set_up_and_slow_first_rounds(
     assert row.seconds == pytest.approx(10 * (50 * 0.02 + 99_950 * 0.002), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_forecast_includes_growing_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hoarder(dpb_gym.SingleAgent):
         def __init__(self, size: int = 0) -> None:

@@ -103,6 +103,7 @@ def test_wandb_stores_checkpoints_offline(tmp_path: Path) -> None:
     assert any(r.WhichOneof("record_type") == "exit" for r in records)
 
 
+@pytest.mark.slow
 def test_mlflow_stores_checkpoints(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     place = (tmp_path / "store").as_uri()
