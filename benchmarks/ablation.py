@@ -319,7 +319,7 @@ def process(
     Nothing is compiled before the fork, so compiled functions contain what the rule sets.
     """
     directory = kernels / agent / rule.replace(" ", "-")
-    if not directory.exists():
+    if numba_config.CACHE_DIR and not directory.exists():
         # Functions that the rule does not reach are loaded from the copy.
         shutil.copytree(numba_config.CACHE_DIR, directory, copy_function=os.link)
     reader, writer = os.pipe()
