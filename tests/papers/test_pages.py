@@ -216,6 +216,33 @@ def test_effects_of_constants_are_those_of_the_agents_of_today(import_benchmark:
         assert stored["code"] == constants.code(agent), f"run constants.py {agent} --store"
 
 
+def test_effects_of_rules_are_those_of_the_agents_of_today(import_benchmark: Any) -> None:
+    ablation, marked = import_benchmark("ablation"), importlib.import_module("marked")
+    data, page = json.loads(ablation.STORED.read_text()), (ROOT / "docs/one-pass.md").read_text()
+    assert marked.block(page, "ablation") == ablation.table(data)
+    assert list(data) == list(ablation.RULES)
+    for agent, stored in data.items():
+        assert stored["code"] == ablation.code(agent), f"run ablation.py --agent {agent}"
+        assert set(stored["regrets"]) == set(ablation.worlds(agent))
+        for by_rule in stored["regrets"].values():
+            assert list(by_rule) == [ablation.WHOLE, *ablation.RULES[agent]]
+
+
+def test_every_rule_of_the_table_can_be_switched_off(import_benchmark: Any) -> None:
+    ablation = import_benchmark("ablation")
+    data = json.loads(ablation.STORED.read_text())
+    for agent, rules in ablation.RULES.items():
+        for rule, settings in rules.items():
+            for name, value in settings.items():
+                if " " in name:
+                    owner, attribute = ablation.target(name)
+                    assert getattr(owner, attribute) is not value, name
+                else:
+                    make_agent(agent, **{name: value})  # raises if there is no such parameter
+            changes = [cell.change for cell in ablation.effects(data[agent]["regrets"], rule)]
+            assert any(changes), f"{agent} is the same without {rule}"
+
+
 def test_regret_of_private_tuning_is_that_of_the_agents_of_today(import_benchmark: Any) -> None:
     tuning, marked = import_benchmark("private_tuning"), importlib.import_module("marked")
     data, page = json.loads(tuning.STORED.read_text()), (ROOT / "docs/arena.md").read_text()

@@ -85,9 +85,9 @@ class Known(NamedTuple):
 
     Attributes:
         private: Whether there is a budget.
-        tau: Norm at which scores are cut, and U, the bound of u.
+        cut: Norm at which scores are cut, and U, the bound of u.
         B: Bound of H.
-        q: Part of the sensitivity that u gets.
+        share: Part of the sensitivity that u gets.
         a: Factor of H in a row.
         b: Factor of u in a row.
         norm: Median of the prior size of theta.
@@ -103,9 +103,9 @@ class Known(NamedTuple):
     """
 
     private: bool
-    tau: float
+    cut: float
     B: float
-    q: float
+    share: float
     a: float
     b: float
     norm: float
@@ -207,7 +207,7 @@ def record(c, s, t, offer, slate, choice, z):
     """Row of a choice.
 
     With p the choice probabilities at <x, theta> / c, s_i = x_i - sum p x and v_i = s_i cut to norm
-    tau: H = sum p_i v_i s_i' / c, u = H theta + v_chosen - sum p v.
+    `cut`: H = sum p_i v_i s_i' / c, u = H theta + v_chosen - sum p v.
     """
     x = items(c, alternatives(offer.features, slate))
     n, d = x.shape
@@ -236,7 +236,7 @@ def record(c, s, t, offer, slate, choice, z):
             square += x[i, j] * x[i, j]
         length = math.sqrt(square)
         # scores that are to be private are cut radially
-        cut[i] = 1.0 if length <= c.tau else c.tau / length
+        cut[i] = 1.0 if length <= c.cut else c.cut / length
         for j in range(d):
             v = cut[i] * p[i] * x[i, j]
             mean[j] += v
@@ -259,7 +259,7 @@ def record(c, s, t, offer, slate, choice, z):
             for j in range(d):
                 square += (u[j] + cut[i] * x[i, j]) ** 2
             longest = max(longest, square)
-        w *= row_weight(H, longest, c.B, c.tau, c.q)
+        w *= row_weight(H, longest, c.B, c.cut, c.share)
     for j in range(d):
         u[j] += cut[chosen] * x[chosen, j]
     return isometric(H, u, w * c.a, w * c.b)
@@ -287,13 +287,13 @@ def learn_from(c, s, estimated, t):
     sums, std, uneven = estimated
     D = s.theta.shape[0]
     if c.private and t < c.unsure:
-        # at distance 1, where the typical eigenvalue is `rate`, a cut response has variance tau^2
-        # and the curvature has trace tau; draws use that variance, a single theta is safer with 1
-        uneven *= c.tau
+        # at distance 1, where the typical eigenvalue is `rate`, a cut response has variance cut^2
+        # and the curvature has trace `cut`; draws use that variance, a single theta is safer with 1
+        uneven *= c.cut
     H = symmetric(sums, D, 1.0 / c.a)
     u = scaled(1.0 / c.b, sums[D * (D + 1) // 2 :])
     noise = (std / c.b) ** 2
-    p = posterior(c.prior, H, u, c.sums.evenness, std / c.a, uneven, noise)
+    p = posterior(c.prior, H, u, c.sums.least_evenness, std / c.a, uneven, noise)
     copy_to(padded(p.theta, D), s.theta)
     copy_matrix(embedded(p.V, D), s.V)
     copy_matrix(embedded(compose(p.E, p.deviation), D), s.root)
@@ -469,9 +469,9 @@ class OnePassMNL(Algorithm):
         known, history = combination(sums, private, c["unit_noise"], c["rate"], self.window)
         return Known(
             private=private,
-            tau=self.cut if private else math.inf,
+            cut=self.cut if private else math.inf,
             B=c["B"],
-            q=self.share,
+            share=self.share,
             a=c["a"],
             b=c["b"],
             norm=self.norm,

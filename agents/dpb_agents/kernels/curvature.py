@@ -53,7 +53,7 @@ class Combination(NamedTuple):
         sigma: Standard deviation of the noise at scale 1.
         window: Rounds that are estimated from, at least; 0: all.
         every: A release in so many is stored.
-        evenness: Least prior deviation of the curvature from isotropy, see `even_out`.
+        least_evenness: Least prior deviation of the curvature from isotropy, see `even_out`.
         first_part: Part of the rounds that is left out where theta is longer than expected.
     """
 
@@ -64,7 +64,7 @@ class Combination(NamedTuple):
     sigma: float
     window: int
     every: int
-    evenness: float
+    least_evenness: float
     first_part: float
 
 
@@ -266,12 +266,13 @@ def row_weight(H, longest, B, U, q):
 
 
 @jit
-def even_out(H, noise, evenness):
+def even_out(H, noise, least_evenness):
     """H shrunk towards an isotropic matrix, in place; return the variance left in an entry.
 
     With mu = trace / d (negative ones count as 0) and n = `noise`, the standard deviation of the
     entries of the isometric half, H becomes mu I + w (H - mu I), w = v / (v + n^2). v is the mean
-    square deviation of those entries less n^2, at least (evenness mu)^2. v n^2 / (v + n^2) is left.
+    square deviation of those entries less n^2, at least (least_evenness mu)^2. v n^2 / (v + n^2)
+    is left.
     """
     if noise == 0.0:
         return 0.0
@@ -288,7 +289,7 @@ def even_out(H, noise, evenness):
             deviation += (H[j, k] - (mu if j == k else 0.0)) ** 2
     # The sum over the d^2 entries is that over the half, whose entries off the diagonal have a
     # factor sqrt(2). The half has d (d + 1) / 2 entries.
-    own = max(deviation / (d * (d + 1) / 2) - square, (evenness * mu) ** 2)
+    own = max(deviation / (d * (d + 1) / 2) - square, (least_evenness * mu) ** 2)
     w = own / (own + square)
     for j in range(d):
         for k in range(d):
@@ -394,7 +395,7 @@ class Posterior(NamedTuple):
 
 
 @jit
-def posterior(c, H, u, evenness, std, spread, noise):
+def posterior(c, H, u, least_evenness, std, spread, noise):
     """Posterior of theta under the likelier of two models, with and without a level.
 
     The model without a level is the other one given theta_0 = 0. So the ratio of its marginal
@@ -405,26 +406,26 @@ def posterior(c, H, u, evenness, std, spread, noise):
         c: The prior.
         H: Estimated sum of curvatures, ``(D, D)``.
         u: Estimated sum of responses, ``(D,)``.
-        evenness: See `even_out`.
+        least_evenness: See `even_out`.
         std: Standard deviation of the noise of an entry of H.
         spread: Factor of H in the variance of the responses.
         noise: Variance of the noise of a coordinate of u.
     """
-    whole = conditional(c, H, u, 0, evenness, std, spread, noise)
+    whole = conditional(c, H, u, 0, least_evenness, std, spread, noise)
     # zero is the log of p(u | no level) / p(u | level), compared with the prior odds.
     if c.level > 0.0 and whole.zero > log(c.level / (1.0 - c.level)):
-        return conditional(c, H, u, 1, evenness, std, spread, noise)
+        return conditional(c, H, u, 1, least_evenness, std, spread, noise)
     return whole
 
 
 @jit
-def conditional(c, H, u, first, evenness, std, spread, noise):
+def conditional(c, H, u, first, least_evenness, std, spread, noise):
     """Posterior of theta whose coordinates before `first` are 0, given u = H theta + e."""
     H = H[first:, first:].copy()
     u = u[first:].copy()
     centre = c.centre[first:].copy()
     # First, so that the prior and the weak direction see the evened H and its remaining error.
-    left = even_out(H, std, evenness)
+    left = even_out(H, std, least_evenness)
     weak = weak_direction(H, left)
     if c.informed:
         precision = c.precision[first:, first:].copy()

@@ -303,7 +303,7 @@ def learn_from(c, s, estimated):
     H = symmetric(sums, D, 1.0 / c.a)
     u = scaled(1.0 / c.b, sums[D * (D + 1) // 2 :])
     noise = (std / c.b) ** 2
-    p = posterior(c.prior, H, u, c.sums.evenness, std / c.a, uneven, noise)
+    p = posterior(c.prior, H, u, c.sums.least_evenness, std / c.a, uneven, noise)
     if c.private and c.prior.rare > 0.0:
         copy_to(padded(p.weak, D), s.weak)
     copy_to(padded(p.theta, D), s.theta)

@@ -89,9 +89,9 @@ def choice_row(x, choice, theta, layout, covariance=None, constant=0.0):
     a, b = layout.factors
     known = mnl.Known(
         private=layout.private,
-        tau=layout.radius,
+        cut=layout.radius,
         B=layout.bound,
-        q=layout.share,
+        share=layout.share,
         a=a,
         b=b,
         norm=1.0,
