@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -120,3 +123,44 @@ def test_a_check_that_ends_early_is_a_row(
     rows = lanes.run("x")["rows"]
     assert rows[0] == {"program": 1}
     assert rows[1]["verdict"] == "does not" and rows[1]["seen"] == "gone"
+
+
+OURS = ("dpb_gym", "dpb_agents", "dpb_data")
+CHECKS = sorted((ROOT / "benchmarks/integration_checks").glob("*.py"))
+
+
+def missing(text: str) -> list[str]:
+    """Return the names of this project that a program uses and that do not exist."""
+    tree = ast.parse(text)
+    modules: dict[str, ModuleType] = {}
+    wanted: list[tuple[ModuleType, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in OURS:
+                    modules[alias.asname or alias.name] = importlib.import_module(alias.name)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS):
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                with suppress(ModuleNotFoundError):  # a submodule is found once it is imported
+                    importlib.import_module(f"{module.__name__}.{alias.name}")
+                value = getattr(module, alias.name, None)
+                wanted.append((module, alias.name))
+                if isinstance(value, ModuleType):
+                    modules[alias.asname or alias.name] = value
+    for node in ast.walk(tree):
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id in modules:
+            wanted.append((modules[owner.id], node.attr))
+    return [f"{module.__name__}.{name}" for module, name in wanted if not hasattr(module, name)]
+
+
+@pytest.mark.parametrize("path", CHECKS, ids=lambda path: path.stem)
+def test_the_checks_use_names_that_exist(path: Path) -> None:
+    """The lanes do not run in this suite, so nothing else would see a renamed class."""
+    assert missing(path.read_text("utf-8")) == []
+
+
+def test_a_name_that_does_not_exist_is_seen() -> None:
+    text = "import dpb_gym\nfrom dpb_gym import registry\nregistry.gone\ndpb_gym.evaluate\n"
+    assert missing(text) == ["dpb_gym.registry.gone"]
