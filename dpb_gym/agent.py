@@ -17,7 +17,7 @@ from dpb_gym import checkpoint, privacy, state, validation
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, BudgetError, CheckpointError, StateError, shown
 from dpb_gym.overrides import overridden
-from dpb_gym.privacy.releasers.releaser import Releaser, behind
+from dpb_gym.privacy.releasers.releaser import Releaser, Rounds, behind
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import LINK_SCALES
@@ -106,7 +106,7 @@ class Agent(Policy, ABC):
             horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
-        self.curator.rounds.begin_agent()
+        self.curator.rounds = Rounds(of_agent=True)
         if problem.prior is not None:
             self.curator.inherit(problem.prior.guarantee, what="prior")
         self.begin(problem, streams, self.curator)

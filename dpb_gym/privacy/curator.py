@@ -31,7 +31,7 @@ from dpb_gym.privacy.releasers.mechanisms import Discrete
 from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
-from dpb_gym.privacy.releasers.trust_models import trust_model
+from dpb_gym.privacy.releasers.trust_models import TRUST_MODELS
 
 SLACK = 1e-9
 COMPARED = (0.0, 1e-12, 1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -133,7 +133,7 @@ class Curator:
         notion, self.unit = protects
         self.relation = relation
         self.trust = "curator" if self.budget is None else self.budget.trust
-        self.notion = trust_model(self.trust).notion or notion
+        self.notion = TRUST_MODELS[self.trust].notion or notion
         self.horizon = horizon
         if self.budget is not None:
             Guarantee(self.notion, self.unit, relation)  # validates the three names
@@ -211,7 +211,7 @@ class Curator:
         The sum has a `value`, its `noise_std` and a `schedule`; see `named_sums.weighted_sum`. With
         an aggregator, `dropout` is the largest part of a batch's devices that may be lost.
         """
-        options["trust"] = trust_model(self.trust)
+        options["trust"] = TRUST_MODELS[self.trust]
         if "dropout" in options:
             options["mechanism"] = Discrete(options.pop("dropout"))
         return self._create(named_sums.weighted_sum, width, options)

@@ -55,10 +55,6 @@ class Rounds:
     open: int = 0
     openings: int = 0
 
-    def begin_agent(self) -> None:
-        """From now on an agent makes the releasers."""
-        object.__setattr__(self, "of_agent", True)
-
     def attend(self) -> None:
         """From now on records enter in opened rounds only."""
         object.__setattr__(self, "attended", True)
