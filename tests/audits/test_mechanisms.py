@@ -15,7 +15,7 @@ from mechanism_audits import mechanism_audits
 from message_audits import message_audits
 from objective_audits import audit_objective, hostile_choices, hostile_demand
 
-from dpb_gym.audits import audit_scores, audit_sum
+from dpb_gym.audits import audit_scores, audit_sum, releaser_audits
 from dpb_gym.audits.bounds import divergence_bound
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import (
@@ -38,6 +38,39 @@ RHOS = (0.5, pytest.param(2.0, marks=pytest.mark.long))
 
 def zcdp(rho, notion="joint", unit="user-round"):
     return Guarantee(notion, unit, curve=Composition.of(GaussianEvent(math.sqrt(0.5 / rho))))
+
+
+# ------------------------------------------------------------------ the audit of a sum
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "apart"),
+    [
+        ([1.0, 0.0], [-1.0, 0.0], {}, "2"),
+        ([0.6, 0.0], [0.0, 0.8], {}, "1"),
+        (0.25, 1.0, {"direction": [0.0, 0.8]}, "0.6"),
+    ],
+)
+def test_the_report_has_the_distance_of_the_records(first, second, options, apart):
+    bound = {"reward": (0.0, 1.0)} if options else {"clip": 1.0}
+    protects = ("central", "reward") if options else ("joint", "user-round")
+    report = audit_sum(
+        lambda c: c.batch_sum(2, **bound), first, second, protects=protects, runs=50, **options
+    )
+    assert report.details["sensitivity"] == f"{apart} between the two records"
+
+
+def test_the_two_worlds_have_noise_of_their_own(monkeypatch):
+    """With the same noise in both, the scores would not be independent as the bounds suppose."""
+    seen = []
+
+    def noted(zero, one, *rest, **said):
+        seen.append(zero - one)
+        return audit_scores(zero, one, *rest, **said)
+
+    monkeypatch.setattr(releaser_audits, "audit_scores", noted)
+    audit_sum(lambda c: c.batch_sum(2, clip=1.0), E1, -E1, runs=50)
+    assert len(set(np.round(seen[0], 9))) == 50
 
 
 # ------------------------------------------------------------------ what ships
