@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.noise import NoiseSource
 
 
+def part_of(share: float | None) -> float:
+    """Return the part of the budget that a share names; 1 if it names none.
+
+    Raises:
+        ParameterError: If the share is not in (0, 1].
+    """
+    return 1.0 if share is None else validation.real("share", share, 0.0, 1.0, open_low=True)
+
+
 @state.register
 @dataclass(frozen=True)
 class Rounds:
@@ -304,8 +313,7 @@ class Releaser(ABC):
         self.what = what
         self.replicates = curator.replicates
         self.opened = False
-        part = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
-        self.part = 1.0 if part is None else part
+        self.part = part_of(share)
         curator.register(self, share)
 
     @property

@@ -33,7 +33,7 @@ from dpb_gym.privacy.releasers.mechanisms import (
 from dpb_gym.privacy.releasers.record_bounds import Bound, RecordShape, Segment
 from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.privacy.releasers.release_times import Every, OnRequest, Planned, ReleaseTimes, fixed
-from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser, part_of
 from dpb_gym.privacy.releasers.secure_aggregation import SecureAggregator, SimulatedAggregator
 from dpb_gym.privacy.releasers.sensitivities import bound_of, distance_of
 from dpb_gym.privacy.releasers.shuffled_bits import ShuffledBits
@@ -185,8 +185,7 @@ class Sum(Releaser):
         # the facts that parts read before the curator knows this releaser
         self.curator = curator
         self.what = what
-        share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
-        self.part = 1.0 if share is None else share
+        self.part = part_of(share)
 
         # a copy of the fields: a subclass could return values without noise
         if isinstance(width, RecordShape):
