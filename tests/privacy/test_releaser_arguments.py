@@ -246,14 +246,13 @@ class Odd(float):
 def numbered(kind: Any) -> list[Any]:
     """Return one object of every class that decides noise or cost, from numbers of a type."""
     small = {"delta": 0.5, "q": 0.5, "ratio": 0.5}
+    real = kind if issubclass(kind, float) or kind in (np.float16, np.float32) else float
+    whole = int if issubclass(kind, (float, np.floating)) else kind
     events = []
     for event in EVENT_TYPES.values():
         names = [f.name for f in fields(event) if f.name != "pair"]
-        real = kind if issubclass(kind, float) or kind in (np.float16, np.float32) else float
-        whole = int if issubclass(kind, (float, np.floating)) else kind
         values = {name: whole(2) if name in _COUNTS else real(small.get(name, 2)) for name in names}
         events.append(event(**values))
-    whole = int if issubclass(kind, (float, np.floating)) else kind
     plan = objective_plan(
         0.5, dim=whole(2), gradient_bound=kind(2), curvature=kind(1), records=whole(9)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,12 +94,9 @@ class Minimiser(Releaser):
                 "give gradient_bound and curvature, the largest that one record's loss can have"
             )
         # built-in numbers: those of NumPy can overflow
-        bounds = [
-            validation.optional(validation.real, name, bound, 0.0, open_low=True)
-            for name, bound in (("gradient_bound", gradient_bound), ("curvature", curvature))
-        ]
-        gradient_bound = bounds[0]
-        curvature = bounds[1]
+        bound = partial(validation.optional, validation.real, low=0.0, open_low=True)
+        gradient_bound = bound("gradient_bound", gradient_bound)
+        curvature = bound("curvature", curvature)
         records = validation.integer("records", records, 0)
         self._calibration = calibration
         self._bounds: dict[str, Any] = {
