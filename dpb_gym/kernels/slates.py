@@ -19,6 +19,9 @@ LARGEST_UTILITY = 300.0
 WARY = 0.95
 # Bound of the utilities from which on such a guess is not used.
 LARGEST_PLAIN = 16.0
+# From more items of equal revenues only the best of each block under some draws are considered.
+MANY_ITEMS = 1024
+JUDGES = 8
 
 
 @inline
@@ -258,12 +261,72 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
             least = WARY * values[b]
 
 
+@vectorised
+def _nominated(features, draws, blocks, items):
+    """Keep the items that are best in their block under one of the first draws.
+
+    Args:
+        features: ``(N, d)``.
+        draws: Draws of theta ``(M, d)``, of which the first `JUDGES` are used.
+        blocks: Number of blocks of consecutive items, at most ``len(items)``.
+        items: Ascending items; the first n are replaced by those that are kept, ascending.
+
+    Returns:
+        n, at least `blocks` and at most `blocks` times `JUDGES`.
+    """
+    d = features.shape[1]
+    longest = (items.shape[0] + blocks - 1) // blocks
+    columns = np.empty((d, longest))
+    utility = np.empty(longest)
+    kept = np.empty(longest, np.bool_)
+    n = 0
+    for block in range(blocks):
+        first = block * items.shape[0] // blocks
+        length = (block + 1) * items.shape[0] // blocks - first
+        _turn(features, items[first : first + length], columns)
+        kept[:] = False
+        for m in range(min(JUDGES, draws.shape[0])):
+            utility[:length] = 0.0
+            _add_products(draws[m], d, columns, utility[:length])
+            best = 0
+            for a in range(1, length):
+                if utility[a] > utility[best]:
+                    best = a
+            kept[best] = True
+        for a in range(length):
+            if kept[a]:
+                items[n] = items[first + a]
+                n += 1
+    return n
+
+
 @jit
-def _expected(i, revenue, sold, earned, attraction):
-    """Return the revenue of a slate with item i added, summed over the draws of theta."""
+def _considered(features, revenues, draws, K, items):
+    """Write the items that `expected_slates` considers, ascending; return their number.
+
+    These are all that can be offered. Of more than `MANY_ITEMS` items of equal revenues they are
+    those that some draw ranks first in its block.
+    """
+    n = 0
+    lowest = np.inf
+    highest = -np.inf
+    for i in range(revenues.shape[0]):
+        if revenues[i] > -np.inf:
+            items[n] = i
+            n += 1
+            lowest = min(lowest, revenues[i])
+            highest = max(highest, revenues[i])
+    if n > MANY_ITEMS and lowest == highest:
+        n = _nominated(features, draws, min(n, max(K, MANY_ITEMS // JUDGES)), items[:n])
+    return n
+
+
+@jit
+def _expected(revenue, sold, earned, attraction):
+    """Return the revenue of a slate with one more item, summed over the draws of theta."""
     total = 0.0
     for m in range(sold.shape[0]):
-        w = attraction[i, m]
+        w = attraction[m]
         total += (earned[m] + revenue * w) / (1.0 + sold[m] + w)
     return total
 
@@ -273,8 +336,10 @@ def expected_slates(features, revenues, exactly, theta, root, normals, slates):
     """Compute slates of large mean revenue over draws theta + root z, greedily.
 
     Items are added one by one, each time the one that adds most, while that is not negative. For
-    equal revenues the mean is submodular, so the result is at least 1 - 1/e of the best
-    (Nemhauser, Wolsey & Fisher 1978). The other arguments are those of `optimistic_slates`.
+    equal revenues the mean is submodular, so the result is at least 1 - 1/e of the best one of the
+    considered items (Nemhauser, Wolsey & Fisher 1978). All items are considered, unless there are
+    more than `MANY_ITEMS` of equal revenues. The other arguments are those of
+    `optimistic_slates`.
 
     Args:
         root: ``(B, d, d)``.
@@ -283,43 +348,45 @@ def expected_slates(features, revenues, exactly, theta, root, normals, slates):
     B, N, d = features.shape
     M = normals.shape[1]
     K = slates.shape[1]
-    attraction = np.empty((N, M))
+    items = np.empty(N, np.int64)
     draw = np.empty((M, d))
     sold = np.empty(M)
     earned = np.empty(M)
-    taken = np.empty(N, np.bool_)
     for b in range(B):
         for m in range(M):
             for j in range(d):
                 draw[m, j] = theta[b, j]
                 for k in range(d):
                     draw[m, j] += root[b, j, k] * normals[b, m, k]
-        for i in range(N):
+        n = _considered(features[b], revenues[b], draw, K, items)
+        attraction = np.empty((n, M))
+        taken = np.zeros(n, np.bool_)
+        for a in range(n):
             for m in range(M):
                 s = 0.0
                 for j in range(d):
-                    s += features[b, i, j] * draw[m, j]
-                attraction[i, m] = elementary.exp(min(s, LARGEST_UTILITY))
-        sold[:], earned[:], taken[:] = 0.0, 0.0, False
+                    s += features[b, items[a], j] * draw[m, j]
+                attraction[a, m] = elementary.exp(min(s, LARGEST_UTILITY))
+        sold[:], earned[:] = 0.0, 0.0
         reached = 0.0
         for _ in range(K):
             best = -np.inf
             chosen = -1
-            for i in range(N):
-                if not taken[i] and revenues[b, i] > -np.inf:
-                    value = _expected(i, revenues[b, i], sold, earned, attraction)
+            for a in range(n):
+                if not taken[a]:
+                    value = _expected(revenues[b, items[a]], sold, earned, attraction[a])
                     if value > best:
                         best = value
-                        chosen = i
+                        chosen = a
             if chosen < 0 or (best < reached and not exactly):
                 break
             reached, taken[chosen] = best, True
             for m in range(M):
                 sold[m] += attraction[chosen, m]
-                earned[m] += revenues[b, chosen] * attraction[chosen, m]
-        n = 0
+                earned[m] += revenues[b, items[chosen]] * attraction[chosen, m]
+        offered = 0
         slates[b] = -1
-        for i in range(N):
-            if taken[i]:
-                slates[b, n] = i
-                n += 1
+        for a in range(n):
+            if taken[a]:
+                slates[b, offered] = items[a]
+                offered += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpb_agents.assortment.optimistic_slates import optimistic_samples
 from dpb_gym import kernels
+from dpb_gym.kernels import slates as slates_kernel
 
 Array = NDArray[Any]
 
@@ -175,3 +176,56 @@ def test_expected_slates_of_equal_revenues_are_nearly_best() -> None:
         assert value[tuple(slates[b])].mean() > 0.98 * max(v.mean() for v in value.values())
     kernels.slates.expected_slates(1e4 * features, revenues, True, theta, root, normals, slates)
     assert (slates >= 0).all()
+
+
+def greedy_slate(w: Array, items: Array, K: int) -> list[int]:
+    """Items of `items` that add most to the mean probability of a sale, one by one."""
+    sold, chosen = np.zeros(w.shape[1]), list[int]()
+    for _ in range(K):
+        left = np.setdiff1d(items, chosen)
+        gains = (1 - 1 / (1 + sold + w[left])).mean(axis=1)
+        chosen.append(int(left[gains.argmax()]))
+        sold += w[chosen[-1]]
+    return sorted(chosen)
+
+
+@pytest.mark.parametrize("missing", [0, 700])
+def test_of_many_items_those_that_lead_a_block_are_considered(missing: int) -> None:
+    N, K, d, M = slates_kernel.MANY_ITEMS + 900, 5, 4, 12
+    features, revenues, theta, gram = draw(15, 1, N, d)
+    revenues[:] = 0.5
+    there = np.sort(np.random.default_rng(16).permutation(N)[missing:])
+    revenues[0, np.setdiff1d(np.arange(N), there)] = -np.inf
+    root, normals = roots(gram)[0], np.random.default_rng(17).normal(size=(1, M, d))
+    draws = theta[0] + normals[0] @ root[0].T
+    utility = features[0].astype(float) @ draws.T
+    blocks = slates_kernel.MANY_ITEMS // slates_kernel.JUDGES
+    ends = np.arange(blocks + 1) * len(there) // blocks
+    leaders = {
+        int(block[utility[block, judge].argmax()])
+        for block in (there[a:b] for a, b in pairwise(ends))
+        for judge in range(slates_kernel.JUDGES)
+    }
+    items = np.empty(N, np.int64)
+    n = slates_kernel._considered(features[0], revenues[0], draws, K, items)
+    assert items[:n].tolist() == sorted(leaders)
+    slates = np.empty((1, K), np.int64)
+    kernels.slates.expected_slates(features, revenues, False, theta, root, normals, slates)
+    w = np.exp(utility)
+    best = greedy_slate(w, np.array(sorted(leaders)), K)
+    assert slates[0].tolist() == best
+    every = greedy_slate(w, there, K)
+    ours, most = ((1 - 1 / (1 + w[slate].sum(axis=0))).mean() for slate in (best, every))
+    assert ours > 0.98 * most
+
+
+def test_many_items_of_different_revenues_are_all_considered() -> None:
+    N, d = slates_kernel.MANY_ITEMS + 300, 2
+    features, revenues = draw(18, 1, N, d)[:2]
+    items = np.empty(N, np.int64)
+    normals = np.random.default_rng(19).normal(size=(3, d))
+    assert slates_kernel._considered(features[0], revenues[0], normals, 2, items) == N
+    revenues[:] = 1.0
+    some = slates_kernel._considered(features[0], revenues[0], normals, 2, items)
+    assert some <= slates_kernel.MANY_ITEMS
+    assert slates_kernel._considered(features[0], revenues[0], normals, 600, items) >= 600
