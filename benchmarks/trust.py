@@ -135,12 +135,12 @@ BUDGETS = ("rho=0.02", "rho=0.1", "rho=0.5", "rho=1")
 PURE_BUDGETS = ("eps=0.5,delta=1e-5", "eps=1,delta=1e-5", "eps=2,delta=1e-5", "eps=5,delta=1e-5")
 
 
-def planned_sums(agent: str, budget: str) -> tuple[Any, Any]:
+def planned_sums(agent: str, budget: str, noise: str = "seeded") -> tuple[Any, Any]:
     """Return the sums and the guarantee of an agent on its default environment."""
     problem = dpb_gym.make_problem(DEVICES[agent]).info
     spec, parsed = agent_spec(agent), Budget.parse(budget)
     made = spec.make()
-    made.set_up(problem, spec.streams([0]), parsed)
+    made.set_up(problem, spec.streams([0]), parsed, noise=noise)
     sums = behind(made.curator.releasers[0])
     sums.ready()
     return sums, made.curator.guarantee
@@ -167,17 +167,19 @@ def messages() -> str:
 
 
 def local_losses() -> str:
-    """Return the table of epsilon and delta of a local message, by budget."""
-    table_lines = ["| budget | message | epsilon | delta |", "|---|---|---|---|"]
+    """Return the table of epsilon and delta of a local message, by budget and noise."""
+    table_lines = ["| budget | message | delta | epsilon, device | simulation |"]
+    table_lines.append("|---|---|---|---|---|")
     for budget in (*BUDGETS, *PURE_BUDGETS):
-        sums, guarantee = planned_sums("one-pass-pricing", f"{budget}@local")
+        epsilons = []
+        for noise in ("system", "seeded"):
+            sums, guarantee = planned_sums("one-pass-pricing", f"{budget}@local", noise)
+            delta = 0.0 if math.isfinite(guarantee.curve.pure) else 1e-5
+            assert guarantee.delta(guarantee.epsilon(delta)) <= delta
+            epsilons.append(f"{guarantee.epsilon(delta):.6g}")
         kind = type(sums._mechanism).__name__
-        pure = guarantee.curve.pure
-        delta = 0.0 if math.isfinite(pure) else 1e-5
-        assert guarantee.delta(guarantee.epsilon(delta)) <= delta
-        table_lines.append(
-            f"| `{budget}@local` | {kind} | {guarantee.epsilon(delta):.6g} | {delta:g} |"
-        )
+        cells = (f"`{budget}@local`", kind, f"{delta:g}", *epsilons)
+        table_lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(table_lines)
 
 

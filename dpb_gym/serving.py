@@ -35,6 +35,8 @@ from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.generations import Continuation, Lease, Saved
 from dpb_gym.privacy.guarantee import ROUNDS
+from dpb_gym.privacy.releasers.release_times import Every
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.tape import external, repeating
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -733,10 +735,19 @@ class Session:
     def _commit(self) -> None:
         """Commit if the agent may have released something since the last time."""
         if self._charges is not None and not repeating():
-            counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
+            counts = [_count_releases(behind(r)) for r in self.agent.curator.releasers]
             if not counts or None in counts or counts != self._releases:
                 self._charges.commit()
                 self._releases = counts
+
+
+def _count_releases(releaser: Any) -> int | None:
+    """Return how often a sum has released something; None if its records do it, or nothing tells.
+
+    A subclass may release without counting.
+    """
+    counted = type(releaser) is privacy.Sum and not isinstance(releaser.times, Every)
+    return releaser.releases if counted else None
 
 
 def _checked_account(account: Any) -> privacy.Account | None:

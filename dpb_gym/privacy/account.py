@@ -146,7 +146,9 @@ class Account:
         self._database = Database(place, TABLES, application=APPLICATION, what="account")
         self.path = self._database.path
         self.name = f"the account {self._database.name}"
-        self._uncommitted = False
+        # numbers of transactions with charges, of which a power failure takes none back
+        self._written = 0
+        self._committed = 0
         try:
             self._refuse_old_format()
             if asked is None and not self._database.exists:
@@ -254,7 +256,7 @@ class Account:
         typed = self._database.path is not None
         checks = {
             "a number of commits below 0": (
-                "SELECT one FROM dpb_account WHERE NOT (commits >= 0)"
+                "SELECT one FROM dpb_account WHERE commits IS NULL OR NOT (commits >= 0)"
                 + (" OR typeof(commits) <> 'integer'" if typed else "")
             ),
             "a person who spent less than 0, more than the lifetime, or no number": (
@@ -263,7 +265,8 @@ class Account:
                 + (" OR typeof(spent) <> 'real' OR typeof(person) <> 'text'" if typed else "")
             ),
             "a session without a valid generation": (
-                "SELECT id FROM dpb_sessions WHERE NOT (generation >= 1 AND length(id) = 32)"
+                "SELECT id FROM dpb_sessions WHERE generation IS NULL OR token IS NULL "
+                "OR terms IS NULL OR NOT (generation >= 1 AND length(id) = 32)"
                 + (
                     " OR typeof(generation) <> 'integer' OR typeof(id) <> 'text'"
                     " OR typeof(token) <> 'text' OR typeof(terms) <> 'text'"
@@ -272,7 +275,7 @@ class Account:
                 )
             ),
             "records that belong to no session or person, or are not counted from 1": (
-                "SELECT person FROM dpb_records WHERE NOT (count >= 1)"
+                "SELECT person FROM dpb_records WHERE count IS NULL OR NOT (count >= 1)"
                 + (" OR typeof(count) <> 'integer'" if typed else "")
                 + " OR NOT EXISTS (SELECT 1 FROM dpb_sessions WHERE id = dpb_records.session)"
                 " OR NOT EXISTS (SELECT 1 FROM dpb_people"
@@ -353,7 +356,7 @@ class Account:
             before = dict(spent)
             admitted = [self._admit(spent, person, rho) for person, rho in asked]
             self._write_spent(now, before, spent)
-        self._uncommitted = True
+            self._written += 1
         return admitted
 
     def _spent(self, now: Transaction, persons: Iterable[str]) -> dict[str, float]:
@@ -397,9 +400,16 @@ class Account:
         """
         if self._uncommitted:
             with self._database.transaction(durable=True) as now:
+                # another thread can charge before the last line
+                written = self._written
                 # a change, because a transaction without one does not wait for the disk
                 now.run("UPDATE dpb_account SET commits = commits + 1")
-            self._uncommitted = False
+            self._committed = max(self._committed, written)
+
+    @property
+    def _uncommitted(self) -> bool:
+        """Whether a power failure can take a charge of this object back."""
+        return self._committed < self._written
 
     def close(self) -> None:
         """Commit and close the database; the next call opens it again.
@@ -506,8 +516,9 @@ class Account:
             CheckpointError: If the session goes on elsewhere.
         """
         with self._database.transaction(durable=True) as now:
+            written = self._written
             token = generations.check(now, self.name, own, content)
-        self._uncommitted = False
+        self._committed = max(self._committed, written)
         return token
 
     def summary(self) -> dict[str, Any]:
@@ -604,7 +615,7 @@ class SessionCharges:
                     "ON CONFLICT (session, person) DO UPDATE SET count = excluded.count",
                     *changed,
                 )
-        account._uncommitted = True
+            account._written += 1
         return admitted
 
     def _admit(self, spent: dict[str, float], counts: dict[str, int], person: str) -> bool:

@@ -32,7 +32,7 @@ from dpb_gym.privacy.calibration import cost_of, equivalent_rho
 from dpb_gym.privacy.certificate_schema import FORMAT
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event
-from dpb_gym.privacy.guarantee import NOTIONS, PUBLIC, Guarantee, implies
+from dpb_gym.privacy.guarantee import NOTIONS, ON_SERVER, PUBLIC, Guarantee, implies
 from dpb_gym.privacy.ledger import TOLERANCE
 from dpb_gym.privacy.releasers.trust_models import trust_model
 
@@ -328,6 +328,7 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
         asked=asked, reported=reported,
         groups={f"epsilon of {k}": _epsilon(curve.group(k), delta) for k in GROUPS},
         limit=account and _digits(_limit(account["lifetime"])),
+        on_devices=ON_SERVER not in facts["provisos"],
     )  # fmt: skip
     return dict(json.loads(rendered))
 

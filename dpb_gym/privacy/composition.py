@@ -68,7 +68,8 @@ class Composition:
                 # triangle inequality: a chain of neighbours of so many steps
                 grouped.append(replace(event, sensitivity=size * event.sensitivity))
             elif math.isfinite(event.pure):
-                grouped.append(PureEvent(size * event.pure))
+                count = getattr(event, "count", 1)
+                grouped.append(PureEvent(size * event.pure / count, count))
             elif event.zcdp is not None:
                 grouped.append(ZCDPEvent(size * size * event.zcdp))
             else:

@@ -100,7 +100,8 @@ class Database:
             self._url = _postgres_url(str(place))
             self.name = str(self._url.render_as_string(hide_password=True))
         else:
-            self.path = Path(place).absolute()
+            # SQLite's log lies beside the file itself, and not beside a link to it
+            self.path = Path(place).resolve()
             self.name = str(self.path)
         _databases.add(self)
 
@@ -183,12 +184,27 @@ class Database:
         return dict.fromkeys(self._tables, "") if self.path is None else self._statements()
 
     def _present(self, now: Transaction) -> dict[str, str]:
-        """Return the tables, with the statements that made them in SQLite."""
+        """Return tables, triggers and rules, with the statements that made them in SQLite.
+
+        In a database of a URL other tables are left out.
+        """
         if self.path is None:
+            names = list(self._tables)
             tables = now.matching(
-                "SELECT table_name, '' FROM information_schema.tables "
+                "SELECT table_name, CASE table_type WHEN 'BASE TABLE' THEN '' ELSE table_type END "
+                "FROM information_schema.tables "
                 "WHERE table_schema = current_schema() AND table_name IN",
-                list(self._tables),
+                names,
+            )
+            tables |= now.matching(
+                "SELECT trigger_name, 'TRIGGER' FROM information_schema.triggers "
+                "WHERE event_object_schema = current_schema() AND event_object_table IN",
+                names,
+            )
+            tables |= now.matching(
+                "SELECT rulename, 'RULE' FROM pg_rules "
+                "WHERE schemaname = current_schema() AND tablename IN",
+                names,
             )
         else:
             # the statements themselves, so that a changed constraint or trigger is noticed

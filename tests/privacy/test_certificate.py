@@ -189,6 +189,20 @@ def test_continuous_messages_are_stated(budget, words):
 # ---------------------------------------------------------------- changes of one field
 
 
+@pytest.mark.parametrize("trust", ["local", "aggregator", "shuffler"])
+def test_a_session_that_decides_itself_is_trusted(trust):
+    session = dpb_gym.serve(
+        "one-pass-pricing", f"rho=1@{trust}", "DPB/Pricing-v0", noise="seeded", seed=1, warm=False
+    )
+    before = session.certificate().content["entries"][0]["findings"]
+    assert "curator" not in before["trusted"]
+    session.decide([0.3, 0.8])
+    after = session.certificate().content["entries"][0]["findings"]
+    assert "the curator: the process that sees contexts and responses" in after["trusted"]
+    assert after["trusted"] in after["NIST SP 800-226"]["Trust model"]
+    assert "in the clear" in after["NIST SP 800-226"]["Data collection exposure"]
+
+
 def test_a_change_of_any_field_is_detected(certificate):
     assert certificate.check() == []
     content = list(leaves(certificate.content))

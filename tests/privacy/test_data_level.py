@@ -47,7 +47,7 @@ def test_guarantees_per_rating_and_person() -> None:
         (ZCDPEvent(0.1), ZCDPEvent(2.5)),
         (ZCDPEvent(0.1, 0.02), ZCDPEvent(3.0)),
         (PureEvent(0.3), PureEvent(1.5)),
-        (PureEvent(0.3, 4), PureEvent(6.0)),
+        (PureEvent(0.3, 4), PureEvent(1.5, 4)),
     ],
 )
 def test_groups_of_five(event: Event, grouped: Event) -> None:

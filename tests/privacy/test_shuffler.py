@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm, rankdata
 
+import dpb_gym
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import CountingShuffler, NoiseSource, ReleaseModel, Schedule
 from dpb_gym.privacy.releasers.releaser import behind
@@ -267,3 +268,17 @@ class TestAttacks:
                 ratios = [np.logaddexp.reduce(far[2] - far[w]) for w in (0, 1)]
                 scores[world, run] = ratios[0] - ratios[1]
         return area(*scores)
+
+
+@pytest.mark.parametrize("budget", ["rho=0.02", "rho=1", "eps=5,delta=1e-5"])
+def test_the_noise_of_batches_is_that_of_the_documentation(budget: str) -> None:
+    """Between 1.1 and 1.4 times s, the noise of a sum of all records by a curator."""
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=30_000)
+    session = dpb_gym.serve(
+        "one-pass-pricing", f"{budget}@shuffler", problem, noise="seeded", warm=False
+    )
+    sums = behind(session.agent.curator.releasers[0])
+    rho = session.guarantee.rho
+    assert rho is not None
+    noise = math.sqrt(np.mean([batch.sigma**2 for batch in sums.batches]))
+    assert 1.1 <= noise / (sums.sensitivity / math.sqrt(2 * rho)) <= 1.4
