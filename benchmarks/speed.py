@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -38,9 +39,10 @@ import install_weight  # noqa: E402
 import marked  # noqa: E402
 import numpy as np  # noqa: E402
 
-from dpb_gym import evaluate, make_agent, make_problem  # noqa: E402
+from dpb_gym import evaluate, make_problem  # noqa: E402
+from dpb_gym.agent import plays_stretches  # noqa: E402
 from dpb_gym.privacy import Budget  # noqa: E402
-from dpb_gym.streams import AgentStreams  # noqa: E402
+from dpb_gym.registry import agent_spec  # noqa: E402
 
 HERE = Path(__file__).parent
 STORED, PAGE = HERE.parent / "docs/results/speed.json", HERE.parent / "docs/cluster.md"
@@ -52,9 +54,33 @@ CURVES = {
 }
 BUDGETS = ("none", "rho=1")
 PARTS = (
-    *("policies", "peers", "ageing", "starting", "clone", "tests", "board", "curves"),
+    *("policies", "peers", "ageing", "starting", "clone", "tests", "board", "curves", "sizes"),
     *("decisions", "weight", "isolation"),
 )
+# Of each axis: agent, environment, parameters that have the size, and ascending sizes with the
+# number of rounds. A budget of rho = 0.01 keeps theta unsure in all of them.
+SIZES = {
+    "items": (
+        *("one-pass-mnl", "DPB/Assortment-v0", ("n_items",)),
+        ((1_000, 400), (10_000, 200), (100_000, 60), (1_000_000, 20)),
+    ),
+    "candidates": (
+        *("one-pass-linear", "DPB/Recommendation-v0", ("n_arms", "n_candidates")),
+        ((1_000, 400), (10_000, 200), (100_000, 60)),
+    ),
+    "features of a customer": (
+        *("one-pass-pricing", "DPB/Pricing-v0", ("dim",)),
+        ((10, 400), (30, 400), (100, 400), (300, 400)),
+    ),
+    "features of an item": (
+        *("one-pass-mnl", "DPB/Assortment-v0", ("dim",)),
+        ((10, 400), (30, 400), (100, 400)),
+    ),
+    "features of a candidate": (
+        *("one-pass-linear", "DPB/Recommendation-v0", ("dim",)),
+        ((10, 400), (30, 400), (100, 400), (300, 400)),
+    ),
+}
 BOARD, ROWS, CELLS = "docs/leaderboard/dpb-bench-v1", 2000, 100_000
 # Sizes (T, B) of a series, ascending, as a process's peak memory never decreases.
 SERIES = {
@@ -72,31 +98,45 @@ class Lockstep:
         self.replicates = replicates
         seeds = range(replicates)
         self.instance = self.problem.instance(seeds)
-        self.agent = make_agent(agent)
-        self.agent.set_up(self.problem.info, AgentStreams(seeds), Budget.parse(budget))
+        spec = agent_spec(agent)
+        given = Budget.parse(budget)
+        self.agent = spec.make()
+        self.agent.set_up(self.problem.info, spec.streams(seeds, given), given)
         self.regret = np.zeros(replicates)
 
     def run(self, rounds):
         """Play `rounds` rounds and return replicate-rounds per second."""
         start = time.process_time()
-        compiled, done = self.compiled and self.agent.stretches, 0
-        while compiled and done < rounds:
-            stretch = self.instance.move(rounds - done)
-            expected, observed, _ = stretch.answer(self.agent.play(stretch.visible), "agent")
-            regret = self.instance.regret(expected, observed, stretch.best)
-            self.regret = np.add.accumulate(np.vstack((self.regret, regret)))[-1]
-            done += len(stretch.best)
-            if self.instance.t[0] < self.problem.horizon:
-                self.instance.advance()
-        for _ in range(rounds - done):
-            context = self.instance.context()
-            action = self.agent.act(context)
-            outcome = self.instance.respond(action)
-            self.regret += outcome.regret
-            self.agent.observe(context, action, outcome.feedback)
+        done = 0
+        while done < rounds:
+            stretch = None
+            if self.compiled and self.agent.stretches and plays_stretches(self.agent):
+                # None where one round fills the memory that a stretch may take
+                stretch = self.instance.move(rounds - done)
+            done += self._play_round() if stretch is None else self._play_stretch(stretch)
             if self.instance.t[0] < self.problem.horizon:
                 self.instance.advance()
         return rounds * self.replicates / (time.process_time() - start)
+
+    def _play_stretch(self, stretch):
+        """Play rounds in compiled code, as the harness does; return how many."""
+        view = stretch.view()
+        with self.agent.curator.round(view.context.t, len(stretch.best)):
+            actions = self.agent.play(view)
+        expected, observed, rewards = stretch.outcome(view, actions, "agent")
+        regret = self.instance.regret(expected, observed, stretch.best).reshape(rewards.shape)
+        self.regret = np.add.accumulate(np.vstack((self.regret, regret)))[-1]
+        return len(stretch.best)
+
+    def _play_round(self):
+        """Play one round; return 1."""
+        context = self.instance.context()
+        action = self.agent.act(context)
+        outcome = self.instance.respond(action)
+        self.regret += outcome.regret
+        with self.agent.curator.round(context.t):
+            self.agent.observe(context, action, outcome.feedback)
+        return 1
 
 
 def drawing(problem, replicates, rounds):
@@ -342,6 +382,37 @@ def measure(agent, budget, along):
     return points
 
 
+def measure_sizes(axis):
+    """Return ms of a round, ms of it without the agent, and peak memory in MiB, for each size."""
+    agent, env_id, names, sizes = SIZES[axis]
+    points = []
+    for size, rounds in sizes:
+        kwargs = dict.fromkeys(names, size)
+        costs = []
+        for name, budget in ((agent, "rho=0.01"), ("random", "none")):
+            # compiles
+            Lockstep(env_id, name, 1, 40, budget, **dict.fromkeys(names, sizes[0][0])).run(40)
+            rate = Lockstep(env_id, name, 1, rounds, budget, **kwargs).run(rounds)
+            costs.append(1e3 / rate)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+        points.append((*costs, peak))
+    return points
+
+
+def by_size(report):
+    """Measure a round of one replicate by the size of the problem, an axis at a time."""
+    for axis, (agent, _, _, sizes) in SIZES.items():
+        command = [sys.executable, __file__, "--size", axis]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        points = json.loads(done.stdout)
+        for (size, _), (cost, without, peak) in zip(sizes, points):
+            title = f"{agent}, {size:,} {axis}"
+            report(title, cost, f"{without:.3g} ms without the agent, {peak:,.0f} MiB", "ms")
+        last, first = points[-1][0] - points[-1][1], points[-2][0] - points[-2][1]
+        slope = math.log(last / first) / math.log(sizes[-1][0] / sizes[-2][0])
+        report(f"{agent}, exponent of the last step", slope, "-", "")
+
+
 def curves(report, path):
     """Measure the cost per round along T and B, for one agent per problem."""
     series = {}
@@ -465,6 +536,9 @@ def table(part: str, data: dict[str, Any]) -> str:
                 title = f"`{agent}`, {budget.replace('none', 'no budget')}"
                 cells = [f"{row['value']:.3g}" for row in own]
                 lines.append([title, *cells, own[-1]["target"].removesuffix(" at most")])
+    elif name == "sizes":
+        lines = [["measured", "value", "in this round and process"]]
+        lines += [[row["figure"], shown(row["value"], row["unit"]), row["target"]] for row in rows]
     else:
         lines = [["measured", "value"]]
         lines += [[row["figure"], shown(row["value"], row["unit"])] for row in rows]
@@ -497,12 +571,16 @@ def main():
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--plot", type=Path, help="where the curves are drawn")
     parser.add_argument("--series", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--size", choices=SIZES, help=argparse.SUPPRESS)
     parser.add_argument("--extend", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--store", action="store_true", help="write docs/cluster.md")
     args = parser.parse_args()
     if args.series:
         print(json.dumps(measure(*args.series)))
+        return
+    if args.size:
+        print(json.dumps(measure_sizes(args.size)))
         return
     if args.extend:
         extend(args.extend[0], ROWS, int(args.extend[1]))
@@ -524,6 +602,7 @@ def main():
         "tests": lambda: tests(report),
         "board": lambda: board(report, repeats),
         "curves": lambda: curves(report, args.plot),
+        "sizes": lambda: by_size(report),
         "decisions": lambda: slowest(report),
         "weight": lambda: weight(report),
         "isolation": lambda: isolation(report),

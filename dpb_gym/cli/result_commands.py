@@ -17,7 +17,6 @@ from dpb_gym import audits, privacy, report
 from dpb_gym.cli import options, table_questions
 from dpb_gym.cli.completion import complete
 from dpb_gym.errors import AgentError, ParameterError, ResultError
-from dpb_gym.privacy.certificate import contradictions
 from dpb_gym.progress_lines import progress_lines
 
 
@@ -79,6 +78,8 @@ def certify(
 
     Signed: openssl genpkey -algorithm ed25519 -out key.pem; dpb certify results/smoke --key key.pem
     """
+    from dpb_gym.privacy.certificate import contradictions
+
     result = dpb_gym.Result.load(directory)
     entries = []
     for row in result.rows:

@@ -34,7 +34,7 @@ from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, Without
 from dpb_gym.privacy.releasers.trust_models import TRUST_MODELS
 
 SLACK = 1e-9
-COMPARED = (0.0, 1e-12, 1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+COMPARED = (0.0, 1e-12, 1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, *(k / 10 for k in range(1, 10)), 0.99)
 """Deltas at which the curves of replicates are compared."""
 
 

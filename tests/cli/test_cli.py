@@ -121,7 +121,8 @@ def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom dpb_gym.cli import run\nrun(['--help'])\n"
         "heavy = {'numba', 'duckdb', 'pyarrow', 'matplotlib', 'torch', 'dp_accounting', 'scipy',"
-        " 'pandas', 'joblib', 'yaml', 'dpb_agents', 'dpb_gym.running', 'dpb_data'}\n"
+        " 'pandas', 'joblib', 'yaml', 'dpb_agents', 'dpb_gym.running', 'dpb_data',"
+        " 'dpb_gym.privacy.certificate', 'msgspec'}\n"
         "found = sorted(heavy & set(sys.modules))\nprint(found, file=sys.stderr)"
     )
     command = [sys.executable, "-c", program]

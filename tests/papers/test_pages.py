@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpb_gym import agent_specs, make_problem
+from dpb_gym import agent_specs, evaluate, make_problem
 from dpb_gym.planning.private_tuning import cost_of_run
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.registry import make_agent
@@ -257,6 +257,27 @@ def test_the_page_of_speed_is_written_from_stored_timings(import_benchmark: Any)
     assert speed.on_page(page, data) == page
     blocks = {words.split()[0] for words in re.findall(r"<!-- speed ([\w ]+) -->", page)}
     assert blocks == set(data)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "agent", "budget"),
+    [
+        ("DPB/Recommendation-v0", "lin-ucb", "none"),
+        ("DPB/Assortment-v0", "one-pass-mnl", "rho=1"),
+        ("DPB/Pricing-v0", "private-pricing", "rho=1"),
+    ],
+)
+def test_the_speed_is_that_of_the_rounds_of_the_harness(
+    import_benchmark: Any, env_id: str, agent: str, budget: str
+) -> None:
+    """Rounds in stretches, and rounds one by one where an agent has no stretches."""
+    lanes = import_benchmark("speed").Lockstep(env_id, agent, 2, 30, budget)
+    lanes.run(10)
+    lanes.run(20)
+    result = evaluate(
+        env_id, {"agent": (agent, budget)}, horizon=30, replicates=2, checkpoints=[30]
+    )
+    assert lanes.regret.tolist() == [row["regret"] for row in result.records()]
 
 
 @pytest.fixture

@@ -205,7 +205,9 @@ def parts(*events: Event) -> Curator:
 def test_the_guarantee_of_replicates_holds_at_every_delta() -> None:
     """The Gaussian one is smaller at a large delta, the pure one at a small delta."""
     # the third one has the smaller rho, and the larger epsilon at every delta
-    for sigma, epsilon in ((2.0, 2.0), (2.0, 1.0), (math.sqrt(0.5 / 1.9), 2.0)):
+    # those of the last case cross near the delta 0.2
+    cases = (2.0, 2.0), (2.0, 1.0), (math.sqrt(0.5 / 1.9), 2.0), (1.0, 1.0)
+    for sigma, epsilon in cases:
         crossing = parts(GaussianEvent(sigma), PureEvent(epsilon))
         with pytest.raises(BudgetError, match="none of them costs most"):
             crossing.guarantee  # noqa: B018

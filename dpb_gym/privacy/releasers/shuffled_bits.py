@@ -66,7 +66,10 @@ class ShuffledBits:
         each = math.ceil((EPSILON * bits) ** 2 / (2.0 * rho * batch))
         # counts of ones are exact in double precision up to there
         if each * batch > 2**53:
-            raise BudgetError(f"rho = {rho:g} needs too many coins per batch; give at least 1e-10")
+            raise BudgetError(
+                f"rho = {rho:g} needs too many coins in a batch of {batch:,} records: give a "
+                "larger rho, or a smaller horizon if it is unknown or very large"
+            )
         return cls(batch, levels, each * batch, grid, bits)
 
     @staticmethod
