@@ -283,6 +283,7 @@ class Session:
                 self._learn(context)
             self._commit()
             action = kind.check_action(info, self.agent.act(context), 1)
+            self._commit(acted=True)
             self._check_charges()
             action = np.array(kind.played(info, action))
             if (band := state.get("band")) is not None:
@@ -732,11 +733,16 @@ class Session:
                 "without an account. This decision is not made"
             )
 
-    def _commit(self) -> None:
-        """Commit if the agent may have released something since the last time."""
+    def _commit(self, *, acted: bool = False) -> None:
+        """Commit if the agent may have released something since the last time.
+
+        Args:
+            acted: Whether no record came since then, but the agent chose an action.
+        """
         if self._charges is not None and not repeating():
             counts = [_count_releases(behind(r)) for r in self.agent.curator.releasers]
-            if not counts or None in counts or counts != self._releases:
+            unknown = not counts or None in counts
+            if counts != self._releases or (unknown and not acted):
                 self._charges.commit()
                 self._releases = counts
 

@@ -156,7 +156,9 @@ def _verify_certificate(path: str, key: str | None, rerun: bool, json: bool) -> 
 
 
 def verify(
-    directory: str = Argument(metavar="DIR|FILE", help="Result directory, or a certificate .json."),
+    directory: str = Argument(
+        metavar="DIR|FILE", help="Result directory, or the file of a certificate."
+    ),
     sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
     seed: int | None = Option(None, help="Chooses the sample; random by default."),
     agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
@@ -179,11 +181,11 @@ def verify(
 
     A certificate: dpb verify certificate.json --key public.pem --audits
     """
-    if directory.endswith(".json"):
+    if directory.endswith(".json") or Path(directory).is_file():
         _verify_certificate(directory, key, rerun, json)
         return
     if key is not None or rerun:
-        raise ParameterError("--key and --audits are for a certificate, a file that ends in .json")
+        raise ParameterError("--key and --audits are for a certificate, which is a file")
     from dpb_gym.exchange import verification
 
     outcome = verification.verify(directory, sample, seed, options.log, agent, isolate)

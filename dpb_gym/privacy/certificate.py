@@ -328,6 +328,7 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
         asked=asked, reported=reported,
         groups={f"epsilon of {k}": _epsilon(curve.group(k), delta) for k in GROUPS},
         limit=account and _digits(_limit(account["lifetime"])),
+        largest=account and _digits(account["largest_rho"]),
         on_devices=ON_SERVER not in facts["provisos"],
     )  # fmt: skip
     return dict(json.loads(rendered))

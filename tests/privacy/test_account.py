@@ -1006,10 +1006,31 @@ class RunningSums(dpb_gym.SingleAgent):
         self.sums.add(feedback.reward, along=context.features[action])
 
 
-@pytest.mark.parametrize("agent", [RunningSums, "jdp-lin-ucb", "one-pass-linear-joint"])
+class ReleasesInAct(dpb_gym.Agent):
+    """An agent whose sum is released by `act`, after every fifth record."""
+
+    protects = ("central", "reward")
+
+    def begin(self, problem, streams, curator):
+        self.sums = curator.batch_sum(problem.dim, reward=(0.0, 1.0))
+        self.records = 0
+
+    def act(self, context):
+        if self.records % 5 == 4:
+            self.sums.release()
+        return (context.features @ self.sums.value[0]).argmax(axis=1)
+
+    def observe(self, context, action, feedback):
+        self.sums.add(feedback.reward, along=context.features[:, action[0]])
+        self.records += 1
+
+
+@pytest.mark.parametrize(
+    "agent", [RunningSums, ReleasesInAct, "jdp-lin-ucb", "one-pass-linear-joint"]
+)
 def test_a_session_commits_before_what_depends_on_a_new_release(tmp_path, monkeypatch, agent):
     account = Account(
-        tmp_path / "people", "rho=10", unit="user-rewards" if agent is RunningSums else "user"
+        tmp_path / "people", "rho=10", unit="user" if isinstance(agent, str) else "user-rewards"
     )
     problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=60, dim=2, n_candidates=3)
     session = dpb_gym.serve(
