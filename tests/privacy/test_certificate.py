@@ -189,6 +189,16 @@ def test_continuous_messages_are_stated(budget, words):
 # ---------------------------------------------------------------- changes of one field
 
 
+def test_the_name_of_a_file_does_not_count(certificate, tmp_path, capsys):
+    path = tmp_path / "spring"
+    certificate.save(path)
+    assert run(["verify", str(path)]) == 0
+    assert "recomputed, 0 differences" in capsys.readouterr().out
+    path.write_text("{}")
+    assert run(["verify", str(path)]) == 2
+    assert "certificate" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("trust", ["local", "aggregator", "shuffler"])
 def test_a_session_that_decides_itself_is_trusted(trust):
     session = dpb_gym.serve(
