@@ -58,7 +58,8 @@ def cached(dispatcher: Any, function: Any) -> Any:
     """Return a numba dispatcher that loads its compiled code from the cache."""
     if dispatcher is not function:  # with NUMBA_DISABLE_JIT it is
         try:
-            dispatcher._cache = _Cache(function)
+            files = getattr(dispatcher, "cache_class", KernelCache)
+            dispatcher._cache = files(function)
         except (RuntimeError, OSError):
             if os.environ.get(DIRECTORY) != NO_CACHE:
                 os.environ[DIRECTORY] = NO_CACHE
@@ -144,7 +145,12 @@ def _subpath(function: Any) -> str:
     return f"{folder.parent.name}-{folder.name}-{_digest(_reached(function)[0])[:16]}"
 
 
-class _Shared(caching.UserProvidedCacheLocator):
+_locators = vars(caching)
+# numba 0.60 has the second name
+_Chosen: Any = _locators.get("UserProvidedCacheLocator") or _locators["_UserProvidedCacheLocator"]
+
+
+class _Shared(_Chosen):  # type: ignore[misc]
     """A folder of `NUMBA_CACHE_DIR` per digest of the sources: copies of the library share it."""
 
     def __init__(self, function: Any, path: str) -> None:
@@ -163,7 +169,9 @@ class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
         return self._path
 
 
-class _Files(caching.CompileResultCacheImpl):
+class KernelFiles(caching.CompileResultCacheImpl):
+    """Files of the compiled code of a kernel."""
+
     _locator_classes = [  # noqa: RUF012
         _Shared,
         *caching.CacheImpl._locator_classes,
@@ -176,10 +184,10 @@ class _Files(caching.CompileResultCacheImpl):
         return super().reduce(data._replace(type_annotation=""))
 
 
-class _Cache(caching.FunctionCache):
+class KernelCache(caching.FunctionCache):
     """numba's cache with shipped kernels and locks, and warnings instead of exceptions."""
 
-    _impl_class = _Files
+    _impl_class = KernelFiles
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -252,7 +260,7 @@ class _Cache(caching.FunctionCache):
         _once(f"cannot {what} compiled kernels in {self.cache_path} ({type(error).__name__})")
 
 
-_claimed: list[_Cache] = []
+_claimed: list[KernelCache] = []
 """Caches whose locks this process holds, one entry per acquisition."""
 
 
@@ -305,6 +313,11 @@ def _called(kernel: Any, kernels: set[Any]) -> set[Any]:
     return kernels
 
 
+def _has_code(kernel: Any) -> bool:
+    """Return whether a kernel is compiled for some types, for Python or for other kernels."""
+    return bool(kernel.overloads or getattr(kernel, "part_overloads", None))
+
+
 @event.Listener.register
 class _Compilations:
     def __init__(self, report: Callable[[int, int, str], None] | None) -> None:
@@ -323,7 +336,7 @@ class _Compilations:
             self.running.pop()
             self.count += 1
         if self.report is not None:
-            left = sum(not each.overloads for each in self.needed) if self.running[-1] else 0
+            left = sum(not _has_code(each) for each in self.needed) if self.running[-1] else 0
             self.report(self.count, self.count + left, self.running[-1])
 
 

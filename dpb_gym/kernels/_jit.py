@@ -7,12 +7,13 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import ir, types
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.errors import TypingError
 from numba.core.typed_passes import NopythonTypeInference
 
 from dpb_gym.kernel_cache import cached
+from dpb_gym.kernels._parts import Kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,12 +61,18 @@ class _CheckedCompiler(CompilerBase):
         return [passes]
 
 
-FOR_AGENTS = {**EXACT, "error_model": "numpy", "pipeline_class": _CheckedCompiler}
+FOR_AGENTS = {**EXACT, "error_model": "numpy"}
+
+
+def _kernel(function: Any, compiler: type, options: dict[str, Any]) -> Any:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    return cached(Kernel(function, compiler, options), function)
 
 
 def jit(function: F) -> F:
     """Compile lazily and cache on disk."""
-    return cast(F, cached(numba.njit(**EXACT)(function), function))
+    return cast(F, _kernel(function, Compiler, EXACT))
 
 
 def inline(function: F) -> F:
@@ -79,8 +86,7 @@ def vectorised(function: F) -> F:
 
     Operators in place of two arrays are refused when the function is compiled.
     """
-    compiled = numba.njit(**FOR_AGENTS)(function)
-    return cast(F, cached(compiled, function))
+    return cast(F, _kernel(function, _CheckedCompiler, FOR_AGENTS))
 
 
 def checked(function: F) -> F:
@@ -89,5 +95,4 @@ def checked(function: F) -> F:
     Code of agents and the kernels that it may call are compiled so: memory outside of their arrays
     cannot be read.
     """
-    compiled = numba.njit(**FOR_AGENTS, boundscheck=True)(function)
-    return cast(F, cached(compiled, function))
+    return cast(F, _kernel(function, _CheckedCompiler, {**FOR_AGENTS, "boundscheck": True}))

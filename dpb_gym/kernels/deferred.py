@@ -43,12 +43,11 @@ class Deferred:
 @functools.cache
 def _introduce() -> None:
     """Let compiled functions have deferred ones as globals, with the type of their dispatchers."""
-    from numba.core import types
     from numba.extending import typeof_impl
 
     @typeof_impl.register(Deferred)
     def _(value: Any, _: Any) -> Any:
-        return types.Dispatcher(value.compiled)
+        return value.compiled._numba_type_
 
 
 def jit(function: Callable[..., Any]) -> Any:

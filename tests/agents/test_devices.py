@@ -152,6 +152,7 @@ def test_a_device_is_configuration_and_releases(agent, trust, noise):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_no_context_of_a_customer_leaves_its_device(agent, trust, monkeypatch):
@@ -282,6 +283,7 @@ def test_a_process_repeats_new_messages_only(monkeypatch):
     assert len(steps) == 1
 
 
+@pytest.mark.slow
 def test_lost_devices_of_an_aggregator_are_counted_on_the_device():
     """The noise of a batch without some devices is known to the device too."""
     session = served("one-pass-pricing", "rho=40@aggregator", horizon=300, window=40)
@@ -425,6 +427,7 @@ class TestForgedMessages:
             return None
         return device._agent
 
+    @pytest.mark.slow
     @settings(max_examples=60, deadline=None)
     @given(data=st.data(), value=JSON)
     def test_a_changed_field_is_refused_or_another_device(self, public, data, value):

@@ -225,6 +225,7 @@ def test_stronger_guarantees_cover_weaker_ones():
     assert not cost(1).covers("central", "reward", "add-remove")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["reward", "user-round"])
 def test_a_released_prior_is_calibrated(unit):
     problem = dpb_gym.make_problem(ENV, horizon=3000, **SMALL)
@@ -245,6 +246,7 @@ def test_a_released_prior_is_calibrated(unit):
         assert 0.3 < np.square(off).sum(axis=1).mean() / np.mean(noise) < 1.5
 
 
+@pytest.mark.slow
 def test_a_released_prior_starts_an_agent_at_the_cost_of_both():
     log = collect(ENV, 3000, [1_005_003], **SMALL)[0]
     prior = release_prior(log, seeded("rho=0.1"))

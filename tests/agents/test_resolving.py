@@ -59,6 +59,7 @@ def test_prices_are_those_of_what_is_left_at_the_estimate(name, monkeypatch):
     np.testing.assert_allclose(agent._bids[1], 1.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEASONS)
 def test_private_agents_see_noisy_sales_and_spend_the_budget(name):
     agent, season = begun(name, "rho=0.5")

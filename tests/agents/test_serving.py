@@ -362,6 +362,7 @@ def test_agents_serve_with_system_noise_or_are_named_on_the_page(kind: str) -> N
     assert served and not served & named
 
 
+@pytest.mark.slow
 def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
     def line(agent: str, problem: Any) -> str:
         return str(dpb_gym.serve(agent, "rho=1", problem, noise="seeded", seed=1).guarantee)
@@ -456,6 +457,7 @@ def priced(tmp_path: Any, name: str, budget: str = "rho=5", **options: Any) -> A
     )
 
 
+@pytest.mark.slow
 def test_a_customer_whose_lifetime_is_spent_is_served_and_not_learnt_from(tmp_path: Any) -> None:
     # rho 5 a record: her second record brings her to 20, the third would to 45
     users = [0 if t % 3 == 0 else t for t in range(400)]

@@ -43,6 +43,7 @@ def responded(kind, action, feedback):
     return None if at < 0 else int(action[at])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "env", "budget"),
     [
@@ -310,6 +311,7 @@ def test_an_account_has_no_devices(tmp_path):
         session.device(simulation=True)
 
 
+@pytest.mark.slow
 def test_a_class_that_is_not_registered_has_no_devices():
     from dpb_agents.pricing.one_pass_pricing import OnePassPricing
 
@@ -458,6 +460,7 @@ class TestShuffledBatches:
         with pytest.raises(ParameterError, match="open batch"):
             session.receive_batch(batch)
 
+    @pytest.mark.slow
     def test_after_the_last_batch_nothing_is_sent(self):
         session, sums = self.start()
         play(session, 60, CountingShuffler())

@@ -418,6 +418,7 @@ def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) 
     assert (done.status, done.err) == (130, "dpb: interrupted\n")
 
 
+@pytest.mark.slow
 def test_progress_goes_to_a_log_when_there_is_no_terminal(
     tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

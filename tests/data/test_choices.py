@@ -102,6 +102,7 @@ def test_layouts_are_detected_by_columns(tmp_path: Path, name: str) -> None:
             dpb_data.load_choices(path)
 
 
+@pytest.mark.slow
 def test_a_packed_bomb_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"case,alt,choice,cost\n" + bytes(100 << 20)))
@@ -165,6 +166,7 @@ def test_other_files(tmp_path: Path) -> None:
     assert dpb_data.check("synthetic-mode-canada").ok
 
 
+@pytest.mark.slow
 @pytest.mark.real_data("choice")
 def test_the_published_files(real: Path) -> None:
     sizes = {

@@ -75,6 +75,7 @@ def test_a_number_with_a_constant_property_is_an_id() -> None:
     assert [*recurring_ids(profiles(x=who, group=group[who]))] == []
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_properties_are_seldom_taken_for_ids(seed: int) -> None:

@@ -20,6 +20,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_relative_paths_are_looked_for_here_and_then_in_the_data_folder(data: Path) -> None:
     file = data / "hotels" / "part.csv"
     with pytest.raises(DataError, match=r"here or below \$DPB_DATA"):

@@ -15,6 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "data.md"
 MODULES = [f"dpb_data.{module.name}" for module in pkgutil.iter_modules(dpb_data.__path__)]
 
 
+@pytest.mark.slow
 def test_snippets_of_the_page_run() -> None:
     result = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
     assert result.attempted > 8 and result.failed == 0

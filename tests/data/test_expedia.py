@@ -221,6 +221,7 @@ def complete_before(cut: int) -> int:
     return known - bool(same)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cut=st.integers(len(CONTENT) // 3, len(CONTENT) - 1))
 def test_a_file_cut_anywhere_inside_a_line_is_refused_or_repaired_on_request(cut: int) -> None:
@@ -259,6 +260,7 @@ def test_repair_accepts_no_other_damage() -> None:
         dpb_data.load_searches("synthetic-expedia", repair="guess")
 
 
+@pytest.mark.slow
 def test_where_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = load(CONTENT).digest()
     folder = tmp_path / "mine"

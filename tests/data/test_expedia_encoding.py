@@ -65,6 +65,7 @@ def encoded() -> HotelChoices:
     return dpb_data.encode_searches(dpb_data.load_searches("synthetic-expedia"))
 
 
+@pytest.mark.slow
 def test_table_1_when_all_levels_occur(encoded: HotelChoices) -> None:
     assert features(encoded.hotel_features) == TABLE_1_HOTEL and encoded.hotels.shape[1] == 10
     assert features(encoded.user_features) == TABLE_1_USER and encoded.users.shape[1] == 18
@@ -78,6 +79,7 @@ def test_every_feature_has_mean_0_and_variance_1(encoded: HotelChoices) -> None:
         np.testing.assert_allclose(matrix.var(axis=0), 1.0, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_hotel_features_by_hand(encoded: HotelChoices) -> None:
     """Means over searches, unknown values at the mean, by plain loops over the log."""
     log = dpb_data.load_searches("synthetic-expedia").select(8192)
@@ -113,6 +115,7 @@ def test_hotel_features_by_hand(encoded: HotelChoices) -> None:
     np.testing.assert_allclose(encoded.prices, expected)
 
 
+@pytest.mark.slow
 def test_user_levels_by_hand(encoded: HotelChoices) -> None:
     log = dpb_data.load_searches("synthetic-expedia").select(8192)
     rules = {
@@ -145,6 +148,7 @@ def test_user_levels_by_hand(encoded: HotelChoices) -> None:
         np.testing.assert_array_equal((column(encoded, name) > 0)[known], expected[known])
 
 
+@pytest.mark.slow
 def test_shown_and_choices(encoded: HotelChoices) -> None:
     log = dpb_data.load_searches("synthetic-expedia").select(8192)
     np.testing.assert_array_equal(encoded.hotel_ids[encoded.shown], log.columns["prop_id"])
@@ -215,6 +219,7 @@ def test_an_unknown_price_counts_as_the_median_one() -> None:
     assert column(data, "price")[0] == pytest.approx(0.0)
 
 
+@pytest.mark.slow
 def test_destination() -> None:
     log = dpb_data.load_searches("synthetic-expedia")
     other = dpb_data.encode_searches(log, 20319)
@@ -240,6 +245,7 @@ GRID = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(-5, 
                 min_size=2, max_size=25)  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=GRID, min_leaf=st.integers(1, 4))
 def test_best_split_against_brute_force(data: list[tuple[int, int, int]], min_leaf: int) -> None:

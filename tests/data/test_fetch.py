@@ -400,6 +400,7 @@ def test_archives_cannot_write_elsewhere(tmp_path: Path, evil: str | zipfile.Zip
     assert sorted(outside.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_archives_with_duplicates_bombs_or_no_files_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,6 +443,7 @@ def test_flat_archives_are_taken_whole(tmp_path: Path) -> None:
     assert unpack(archive, tmp_path / "u", label="y.zip") == tmp_path / "u" / "top"
 
 
+@pytest.mark.slow
 @pytest.mark.real_data("ml-latest-small")
 def test_fetch_of_the_original(real: Path, site: Site, private_places: Path) -> None:
     buffer = io.BytesIO()

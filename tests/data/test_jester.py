@@ -121,6 +121,7 @@ def test_excel_without_xlrd_says_what_to_install(
     assert report.counts is None and any("xlrd" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_excel_sheet_reads_like_the_csv(tmp_path: Path, jokes: RatingTable) -> None:
     pytest.importorskip("xlrd", reason="xlrd is not installed: the .xls reader is not exercised")
     folder = write_fixture(jokes, tmp_path / "j", "jester-xls")

@@ -171,6 +171,7 @@ def test_no_question_is_skipped(name: str, read: Any) -> None:
         read(name).table()
 
 
+@pytest.mark.slow
 def test_effects_are_those_of_the_demand_that_generated_the_files(tmp_path: Path) -> None:
     """What was repaired does not change the effect of the price."""
     for make, actions, slope in (
@@ -321,6 +322,7 @@ def test_the_last_action_brings_a_decision(name: str, tmp_path: Path) -> None:
     assert advice.sentences[0] == advice.decision.text
 
 
+@pytest.mark.slow
 def test_errors_of_files_are_of_one_type(tmp_path: Path) -> None:
     """Cut at any place, no file raises anything but the package's errors."""
     outcomes = set()
@@ -336,6 +338,7 @@ def test_errors_of_files_are_of_one_type(tmp_path: Path) -> None:
     assert outcomes == {"read", "refused"}
 
 
+@pytest.mark.slow
 def test_answers_of_several_words_are_asked_about(tmp_path: Path) -> None:
     reading = dpb_data.read(str(files.hotel_quotes(tmp_path)))
     (question,) = reading.questions
@@ -371,6 +374,7 @@ def test_codes_of_a_response_may_be_numbers() -> None:
     assert table.clicked.tolist() == sold.astype(int).tolist()
 
 
+@pytest.mark.slow
 def test_rows_of_choosing_none_are_no_alternatives(tmp_path: Path) -> None:
     given = {"case": ["sys_RespNum", "Task"], "person": "sys_RespNum"}
     path = files.conjoint_export(tmp_path)
@@ -424,6 +428,7 @@ def test_columns_that_follow_from_the_response_or_the_price_are_no_features() ->
     assert named.columns["features"] == ["cheap"]
 
 
+@pytest.mark.slow
 def test_days_and_weeks_are_no_persons(tmp_path: Path) -> None:
     for make, times in ((files.price_experiment, "event_date"), (files.loyalty_offers, "Week")):
         (question,) = dpb_data.read(str(make(tmp_path))).questions
@@ -462,6 +467,7 @@ def test_flags_that_decide_the_response_are_asked_about() -> None:
     assert not dpb_data.read(few).questions
 
 
+@pytest.mark.slow
 def test_rows_of_many_customers_are_no_persons(tmp_path: Path) -> None:
     """Responses of one day depend on each other, but its customers are different persons."""
     table = dpb_data.read(str(files.till_report(tmp_path))).table()
@@ -553,6 +559,7 @@ def answered_table(make: files.Generator, folder: Path, **given: Any) -> Any:
     return dpb_data.read(str(make(folder)), **given).table()
 
 
+@pytest.mark.slow
 def test_points_between_thousands_are_no_decimals(tmp_path: Path) -> None:
     """Prices such as 1.299 fit both; another column with decimals decides."""
     (question,) = dpb_data.read(str(files.thousands(tmp_path))).questions

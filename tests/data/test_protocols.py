@@ -44,6 +44,7 @@ def test_every_format_plays_both_protocols(
             two.advance()
 
 
+@pytest.mark.slow
 @pytest.mark.real_data("ml-100k")
 def test_movielens_100k(real: Path) -> None:
     problem = make_problem(
@@ -63,6 +64,7 @@ def test_movielens_100k(real: Path) -> None:
         assert abs(estimates[name].value - estimates.true_value) < 4 * estimates[name].std_error
 
 
+@pytest.mark.slow
 @pytest.mark.real_data("jester-data-1")
 def test_jester(real: Path) -> None:
     kwargs = {"data": str(real), "horizon": 500, "binary": 5.0, "feature_epsilon": 1.0}

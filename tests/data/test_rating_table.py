@@ -32,6 +32,7 @@ def build(**changes: object) -> RatingTable:
     return RatingTable(**{**columns, **changes})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.one_of(IDS, WIDE_IDS, IDS.map(lambda a: a.astype(np.int32))))
 def test_renumber_agrees_with_unique(ids: np.ndarray) -> None:

@@ -281,6 +281,7 @@ def structure(reading: dpb_data.Reading, names: dict[str, str]) -> Any:
     return reading.layout, reading.problem, roles, asked
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(SHAPES)), st.randoms(use_true_random=False))
 def test_the_order_of_rows_and_columns_does_not_change_a_reading(name: str, random: Any) -> None:
@@ -294,6 +295,7 @@ def test_the_order_of_rows_and_columns_does_not_change_a_reading(name: str, rand
     assert structure(dpb_data.read(shuffled), same) == structure(dpb_data.read(table), same)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(["prices", "panel", "weeks"]),
@@ -315,6 +317,7 @@ def test_other_names_of_columns_without_a_named_role_do_not_change_a_reading(
     assert structure(dpb_data.read(renamed), back) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(["household", "memberNo", "panelist", "account", "respondent_id", "HHID",
                         "loyalty card", "Kundennummer", "subject", "e-mail", "custno"]),

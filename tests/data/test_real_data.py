@@ -14,6 +14,7 @@ import dpb_data
 from dpb_gym.errors import DataError
 
 
+@pytest.mark.slow
 @pytest.mark.real_data("ml-latest-small")
 def test_latest_small(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPB_DATA", str(real.parent))

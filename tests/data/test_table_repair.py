@@ -162,6 +162,7 @@ def test_lines_that_belong_to_no_row_are_named(tmp_path: Path) -> None:
         dpb_data.prices(file)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 10**8), min_size=30, max_size=60),
     st.sampled_from([(",", "."), (",", " "), (".", ","), (".", "'")]),

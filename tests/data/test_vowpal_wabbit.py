@@ -146,6 +146,7 @@ namespaces = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     shared=namespaces,

@@ -74,6 +74,7 @@ def test_agents_run_on_third_party_environments():
     np.testing.assert_array_equal(again.final_regret("random"), result.final_regret("random"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "kind", "agents", "kwargs"),
     [

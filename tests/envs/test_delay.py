@@ -41,6 +41,7 @@ def actions_of(env, count):
     return [env.action_space.sample() for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ENVS)
 def test_feedback_belongs_to_its_origin(env_id):
     horizon = 80

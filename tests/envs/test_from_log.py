@@ -89,6 +89,7 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
     np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_penalty_has_a_centre() -> None:
     rng = np.random.default_rng(4)
     rows, choice = rng.normal(size=(90, 2)).astype(np.float32), rng.integers(-1, 1, 90)
@@ -505,6 +506,7 @@ def test_unsuitable_choice_logs_are_rejected(
         LoggedAssortment(trips, **kwargs)
 
 
+@pytest.mark.slow
 @pytest.mark.real_data("choice")
 def test_real_choices_are_learned() -> None:
     import os
@@ -659,6 +661,7 @@ def test_unsuitable_recommender_logs_are_rejected(changes: Any, message: str) ->
         dpb_gym.from_log(few, "recommendation", **BANNERS)
 
 
+@pytest.mark.slow
 def test_a_fit_is_plotted_and_shown_in_notebooks(tmp_path: Any) -> None:
     env_id = dpb_gym.from_log(synthetic.loans(500), "pricing", features=["score"])
     bins = env_id.summary()["calibration"]

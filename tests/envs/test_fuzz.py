@@ -168,6 +168,7 @@ def test_hostile_values_raise_named_errors(door):
         attempt(DOORS[door], VALUES[name], f"{door} = {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.parametrize("many", [False, True])
 def test_actions_seeds_and_options(env_id, many):

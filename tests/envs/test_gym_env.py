@@ -96,6 +96,7 @@ def make_vec(case, num_envs, **kwargs):
     return gym.make_vec(env_id, num_envs=num_envs, **{"horizon": 5, **defaults, **kwargs})
 
 
+@pytest.mark.slow
 def test_every_id_is_covered():
     assert {env_id for env_id, _ in CASES.values()} == {e for e in ENVIRONMENTS if e[:4] == "DPB/"}
     assert all(env_id in gym.registry for env_id in ENVIRONMENTS)

@@ -40,6 +40,7 @@ def no_warning():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", IDS)
 def test_every_wrapper_on_every_id(env_id):
     for wrap in WRAPPERS.values():

@@ -87,6 +87,7 @@ def test_asynchronous_environments_of_a_log_start_from_a_clean_server() -> None:
         there.close()
 
 
+@pytest.mark.slow
 def test_an_id_is_text_and_registers_again_what_is_unknown() -> None:
     log = prices()
     entry = ENVIRONMENTS[log]

@@ -78,6 +78,7 @@ def given(env_id, condition):
     return {**wide, **condition}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*different from the unwrapped version")
 @pytest.mark.parametrize("condition", CONDITIONS, ids=str)
 def test_the_checker_passes_on_every_id(condition):

@@ -101,6 +101,7 @@ def test_unbounded_responses_have_no_named_mechanism():
 # ------------------------------------------------------------------ the curator
 
 
+@pytest.mark.slow
 def test_the_curator_releases_noisy_batch_sums():
     batch, horizon = 25, 1000
     env = gym.make("DPB/Recommendation-v0", dim=3, n_arms=8, horizon=horizon)
@@ -126,6 +127,7 @@ def test_the_curator_releases_noisy_batch_sums():
     assert env.ledgers[0].guarantee.rho == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_an_agent_that_uses_sums_learns_with_the_curator():
     """LinUCB that uses the wrapped environment alone learns."""
     horizon, d = 3000, 4
@@ -283,6 +285,7 @@ def test_bad_arguments_are_rejected():
         LocalPrivacy(Recorder, params={"a": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["local-lin-ucb", "local-lin-greedy", "local-reward-lin-ts"])
 def test_local_agents_learn_and_do_not_depend_on_the_batch(name):
     problem = dpb_gym.make_problem("DPB/Recommendation-v0", dim=3, horizon=1500)

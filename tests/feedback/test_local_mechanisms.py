@@ -173,6 +173,7 @@ def test_laplace_epsilon_is_exact(scale, low, width):
     assert worst == pytest.approx(mechanism.guarantee.epsilon(0.0), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_gaussian_guarantee_is_dp_accountings():
     from dp_accounting import GaussianDpEvent
     from dp_accounting.pld import PLDAccountant
@@ -289,6 +290,7 @@ def test_no_pair_exceeds_the_stacked_sensitivity(low, width, seed):
     assert distance(best) >= 0.5 * bound  # attained: see below
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 0.5), (-1.0, 2.0)])
 def test_the_stacked_sensitivity_is_attained(low, high):
     bound = statistics_sensitivity(low, high)

@@ -113,6 +113,7 @@ def test_forged_curves(change: str, archive: Path, ours: Path, copy: Any, tmp_pa
             assert not verify(board, sample=9).ok
 
 
+@pytest.mark.slow
 def test_bytes_of_an_archive_may_be_anything(
     archive: Path, ours: Path, copy: Any, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_arguments_that_are_not_regular_files(name: str, how: str, tmp_path: Pat
     assert refused(lambda: call(tmp_path / name, tmp_path / "board"))
 
 
+@pytest.mark.slow
 def test_every_value_of_a_suite_may_be_anything() -> None:
     data, wrong = yaml.safe_load(SUITE), []
     for at, value in chosen([(at, value) for at in places(data) for value in VALUES]):

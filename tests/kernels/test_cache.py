@@ -173,6 +173,16 @@ inner: Any = njit(lambda x: x + 1.0)
 outer: Any = njit(lambda x: inner(x) * inner(2.0 * x))
 
 
+@jit
+def double(x: Any) -> Any:
+    return 2.0 * x
+
+
+@jit
+def thrice(x: Any) -> Any:
+    return x + double(x)
+
+
 def test_compilation_says_how_many_kernels_are_left() -> None:
     told: list[tuple[int, int, str]] = []
     name = "<lambda>"
@@ -180,6 +190,14 @@ def test_compilation_says_how_many_kernels_are_left() -> None:
         assert outer(1.0) == outer(1.0) == 6.0
     assert told == [(0, 2, name), (0, 2, name), (1, 2, name), (2, 2, "")]
     assert listener.count == 2
+
+
+def test_kernels_that_others_call_count_as_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    told = []
+    with compilations(lambda *said: told.append(said)):
+        assert thrice(1.0) == 3.0
+    assert told == [(0, 2, "thrice"), (0, 2, "double"), (1, 2, "thrice"), (2, 2, "")]
 
 
 def test_a_changed_helper_in_another_folder_is_compiled_again(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ def test_matrices_that_are_not_positive_definite_are_reported(bad: str) -> None:
     assert L.solve(A, v, out) == 2
 
 
+@pytest.mark.slow
 def test_updates_in_place_stay_exact_over_a_hundred_thousand_rounds() -> None:
     d = 6
     rng = np.random.default_rng(6)

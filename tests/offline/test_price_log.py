@@ -126,6 +126,7 @@ def test_bandwidths_follow_the_curvature_and_the_length_of_the_log():
     assert abs(snips.value - true) < 5 * snips.std_error
 
 
+@pytest.mark.slow
 def test_intervals_cover_where_the_reward_is_straight():
     inside = 0
     for s in range(60):
@@ -145,6 +146,7 @@ def test_intervals_cover_where_the_reward_is_straight():
     assert inside >= 50, "three 95% intervals at once"
 
 
+@pytest.mark.slow
 def test_logs_of_a_pricing_problem_against_its_truth():
     problem = make_problem("DPB/Pricing-v0", horizon=9000, dim=3)
     log = PriceLog.from_problem(problem, 8000, seed=2)

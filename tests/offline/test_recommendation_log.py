@@ -177,6 +177,7 @@ def test_logs_of_a_problem_are_its_own_rounds():
             instance.advance()
 
 
+@pytest.mark.slow
 def test_candidates_are_logged_with_their_propensities():
     shares = np.array([0.5, 0.25, 0.15, 0.1, 0.0])
     log = LoggedData.from_problem(
@@ -188,6 +189,7 @@ def test_candidates_are_logged_with_their_propensities():
     np.testing.assert_allclose(counts, shares, atol=4 * np.sqrt(0.25 / 4000))
 
 
+@pytest.mark.slow
 def test_an_agent_can_be_the_logging_policy():
     train = LoggedData.from_problem("DPB/Recommendation-v0", 500, seed=2, dim=4)
     agent = offline.train_offline("lin-greedy", train, seeds=[2])

@@ -176,6 +176,7 @@ def test_a_policy_that_never_agrees_has_a_public_value():
     assert value == 0.5 and sensitivity < 1e-10
 
 
+@pytest.mark.slow
 def test_released_values_use_system_noise_by_default():
     """The same call twice: the operating system's noise, on a grid, at the stated scale."""
     log, target, _ = small_log()

@@ -64,6 +64,7 @@ def test_evaluation_leaves_the_agent_as_it_was(log):
         assert state.dumps(agent) == before, name
 
 
+@pytest.mark.slow
 def test_replicates_of_a_batch_equal_single_agents(log):
     other = LoggedData.from_problem("DPB/Recommendation-v0", 600, seed=9, dim=4, n_candidates=3)
     batch = offline.train_offline("lin-ts", log, seeds=[3, 8])
@@ -132,6 +133,7 @@ class Recorder(SingleAgent):
         self.seen.append((context.t, action, feedback.reward))
 
 
+@pytest.mark.slow
 def test_rejection_accepts_agreeing_rounds_evenly():
     """Acceptance is inverse to the propensity, so observations do not depend on it."""
     log = LoggedData.from_problem(

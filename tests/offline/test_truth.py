@@ -45,6 +45,7 @@ def uneven_log():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["log", "uneven_log"])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e6])
 def test_estimates_lie_within_four_standard_errors(which, scale, request):
@@ -84,6 +85,7 @@ def test_a_trained_agent_against_fresh_rounds():
     json.dumps(evaluation.to_dict())
 
 
+@pytest.mark.slow
 def test_standard_errors_and_intervals_over_many_logs():
     """100 logs of one problem: z-scores have variance one, intervals cover."""
     rng = np.random.default_rng(7)

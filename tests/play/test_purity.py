@@ -629,6 +629,7 @@ def safe_in_place(s, x):
     return out
 
 
+@pytest.mark.slow
 def test_operators_in_place_of_numbers_are_accepted(uncached):
     assert refused(safe_in_place) is None
     assert safe_in_place(0, read_only(np.array([1.0, 2.0]))).tolist() == [4.0, 4.0]
@@ -749,6 +750,7 @@ def short_record(c, s, t, x, price, y, z):
     return np.zeros(0)
 
 
+@pytest.mark.slow
 def test_records_of_another_length_are_refused(uncached):
     """Otherwise the loop would copy memory that lies behind the record."""
 
@@ -764,6 +766,7 @@ def short_act(c, s, t, offer, z):
     return np.zeros(1, np.int64)
 
 
+@pytest.mark.slow
 def test_actions_of_another_length_are_refused(uncached):
     """Otherwise the loop would copy memory that lies behind the slate: what was freed last."""
 
@@ -788,6 +791,7 @@ def reward_record(c, s, t, x, k, reward, z):
     return s.theta + reward
 
 
+@pytest.mark.slow
 def test_rewards_of_candidates_that_do_not_exist_are_not_read(uncached):
     class Far(Spy):
         functions = Functions(far_act, reward_record, quiet_learn)
@@ -837,6 +841,7 @@ def test_protected_contexts_are_not_seen(monkeypatch, uncached):
     assert prices(Seeing()) == [0.5] * 5
 
 
+@pytest.mark.slow
 def test_every_record_enters_once(uncached):
     """One by one and many at once; a round without a response has no record."""
 
@@ -1058,6 +1063,7 @@ def test_what_is_known_is_no_memory(memory, uncached, monkeypatch):
         assert follows(prices(Remembering()))
 
 
+@pytest.mark.slow
 def test_functions_are_those_that_were_checked(uncached):
     """Also where `functions_for` returns others when it is called again."""
 

@@ -150,6 +150,7 @@ def test_sessions_equal_a_filter_in_plain_python(new_place, steps):
 UNITS = ("user-round", "user-round", "user", "user")
 
 
+@pytest.mark.slow
 def test_the_filter_refuses_exactly_what_exceeds_the_lifetime(new_place):
     account = Account(new_place(), "rho=1")
     assert account.charge(5, 0.6) and not account.charge(5, 0.41) and account.charge(5, 0.4)
@@ -508,6 +509,7 @@ def test_damaged_counts_are_found_by_the_next_charge(tmp_path):
         charges.admit(1)
 
 
+@pytest.mark.slow
 @examples
 @given(data=st.data())
 def test_changed_bytes_raise_typed_errors_or_leave_an_account(tmp_path, data, monkeypatch):
@@ -933,6 +935,7 @@ def test_a_path_is_opened_only_if_its_account_holds_the_session(tmp_path):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("account", [True, False])
 def test_a_number_that_an_agent_cannot_count_by_is_refused_before_it_decides(tmp_path, account):
     """The agent would fail on the response, which is charged and lost then."""

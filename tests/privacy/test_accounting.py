@@ -137,6 +137,7 @@ def test_gaussian_compositions_add_in_mu_squared(
     assert expected <= accounting.epsilon(as_zcdp, delta) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_gaussian_agrees_with_both_peer_accountants_under_replace_one() -> None:
     """Units: RDP takes sigma over the distance, PLD sigma over the norm bound."""
     from dp_accounting import GaussianDpEvent, NeighboringRelation
@@ -275,6 +276,7 @@ def test_rewards_one_and_zero_are_the_worst_pair(
     assert delta <= allowed * (1 + 1e-5) + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", ["zero-out", "symmetric"])
 @given(st.floats(0.05, 1.0), st.floats(0.3, 4.0), st.floats(1e-9, 1e-3))
 def test_delta_of_one_sampled_release_inverts_epsilon(
@@ -455,6 +457,7 @@ def test_releases_that_lose_nothing_cost_nothing(delta):
         assert accounting.delta(of(*free, paid), wanted) <= delta * 1.01
 
 
+@pytest.mark.slow
 def test_a_large_but_bounded_composition_uses_its_distribution():
     event = PoissonGaussianEvent(0.1, 1.0, count=1000, pair="symmetric")
     without = accounting.epsilon(Composition.of(ZCDPEvent(event.zcdp)), 1e-6)

@@ -149,6 +149,7 @@ def test_the_findings_are_those_of_the_session(certificate):
         dpb_gym.serve("lin-ts", None, "DPB/Recommendation-v0").certificate()
 
 
+@pytest.mark.slow
 def test_the_asked_pair_stands_beside_the_pair_of_the_page(certificate):
     stated = certificate.content["entries"][0]["findings"]
     curve = Guarantee.from_dict(certificate.content["entries"][0]["facts"]["guarantee"])
@@ -317,6 +318,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(value=plain, data=st.data())
 def test_a_random_value_anywhere_is_named_or_equal(certificate, value, data):
@@ -532,6 +534,7 @@ def test_a_signature_names_its_key(certificate, keys, tmp_path, capsys):
     assert Certificate.load(path).signer == signed.signer
 
 
+@pytest.mark.slow
 @needs_cryptography
 def test_every_change_of_a_signed_certificate_is_detected(certificate, keys):
     """Also of the fields of `STATED`, and with a new hash."""
@@ -631,6 +634,7 @@ def test_a_result_directory_is_certified(tmp_path, capsys, keys):
     assert "horizon = 60" in entry["findings"]["declared"]
 
 
+@pytest.mark.slow
 def test_rows_beyond_their_budget_and_rows_of_others_are_left_out(tmp_path, capsys):
     results, archive = str(tmp_path / "results"), str(tmp_path / "it.zip")
     board, out = str(tmp_path / "board"), str(tmp_path / "c.json")

@@ -406,6 +406,7 @@ def test_a_noise_source_of_another_package_is_declared() -> None:
     assert made.guarantee.basis == "computed"
 
 
+@pytest.mark.slow
 def test_a_budget_that_was_never_charged_is_an_error() -> None:
     with pytest.raises(AgentError, match="never charged"):
         play(Claims)

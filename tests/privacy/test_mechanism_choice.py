@@ -72,6 +72,7 @@ class TestVariances:
         expected = 1.0 / np.cumsum(plan.sizes**2 / (noise**2 + 0.7 * plan.sizes))
         np.testing.assert_allclose(plan.variances(noise, 0.7), expected, rtol=1e-12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("budget", "kind"),
         [
@@ -148,6 +149,7 @@ def candidates(model, budget, trust, planned):
 
 
 class TestChoice:
+    @pytest.mark.slow
     @pytest.mark.parametrize("trust", ["curator", "aggregator"])
     @pytest.mark.parametrize(("dim", "horizon"), [(5, 300), (10, 10_000), (50, 20_000)])
     def test_it_is_the_least_of_the_computed_regrets(self, trust, dim, horizon):
@@ -317,6 +319,7 @@ def regret_of_devices(epsilon):
 
 
 class TestArena:
+    @pytest.mark.slow
     @pytest.mark.parametrize("task", TASKS)
     def test_no_trust_is_worse_than_devices_alone(self, task):
         """On the arena's standard tasks, at all of its budgets, by the modelled regret."""
@@ -333,6 +336,7 @@ class TestArena:
                 ours = least_regret_of(planned(agent, problem, at(amount, trust)))
                 assert ours <= 1.01 * devices * (1 + 1e-9), (amount, trust)
 
+    @pytest.mark.slow
     def test_the_page_names_the_budgets_with_signs(self):
         page = " ".join((Path(__file__).parents[2] / "docs/trust.md").read_text("utf-8").split())
         said = re.search(
@@ -355,8 +359,7 @@ class TestArena:
         [
             *((trust, True) for trust in OWN),
             ("curator", False),
-            ("aggregator", False),
-            pytest.param("shuffler", False, marks=pytest.mark.long),
+            *(pytest.param(trust, False, marks=pytest.mark.long) for trust in list(OWN)[1:]),
         ],
     )
     def test_devices_alone_are_better_only_without_the_choice(self, trust, chosen, monkeypatch):

@@ -183,6 +183,7 @@ def test_the_curvature_term_is_needed() -> None:
         assert divergence <= event.verified(np.array([order]))[0] * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 10**6), st.floats(0.01, 0.6), st.floats(0.02, 0.98))
 def test_determinant_lemma(d: int, seed: int, t: float, where: float) -> None:
@@ -367,6 +368,7 @@ def minimise(loss, data, linear, ridge, start=None):  # type: ignore[no-untyped-
     return releaser.minimise(np.ones(len(linear), bool), linear, ridge, 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mnl", "logistic"])
 def test_minimiser_is_certified_and_agrees_with_a_peer(kind: str) -> None:
     d, replicates = 3, 2
@@ -407,6 +409,7 @@ def test_minimiser_rejects_uncertified_solutions() -> None:
             minimise(loss, [[(0.0,)]], np.ones((1, 1)), 1.0)
 
 
+@pytest.mark.slow
 def test_released_minimisers_have_the_analysed_distribution() -> None:
     """The regularised gradient at the release is minus the linear term: N(0, sigma^2 I)."""
     d, replicates = 2, 1500

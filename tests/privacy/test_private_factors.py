@@ -26,6 +26,7 @@ def rows_of(rng, n=40, items=6):
     return rng.normal(size=(n, items)) * (rng.random((n, items)) < 0.5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**31), st.floats(0.01, 100.0), st.floats(0.01, 100.0))
 def test_no_row_moves_the_moment_by_more_than_the_sensitivity(seed, a, b):
@@ -43,6 +44,7 @@ def test_no_row_moves_the_moment_by_more_than_the_sensitivity(seed, a, b):
         assert distance <= bound * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_the_sensitivity_is_attained_and_one_over_n_is_not_enough():
     """Local search from random rows climbs to sqrt(2)/n, above RU's 1/n."""
     rng = np.random.default_rng(0)

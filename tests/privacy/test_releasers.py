@@ -36,6 +36,7 @@ rows = hnp.arrays(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(rows, st.floats(1e-3, 1e3))
 def test_clipping_is_the_projection_onto_the_ball(value: np.ndarray, radius: float) -> None:
@@ -53,6 +54,7 @@ def test_clipping_is_the_projection_onto_the_ball(value: np.ndarray, radius: flo
             assert clipped == pytest.approx(row * (radius / norm), rel=1e-9, abs=1e-190)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     hnp.arrays(np.float64, (2,), elements=st.floats(-5, 5)),
@@ -293,6 +295,7 @@ def test_cumulative_sums_accumulate_their_noise() -> None:
         assert 1e-4 < stats.chi2.cdf(statistic, replicates) < 1 - 1e-4
 
 
+@pytest.mark.slow
 def test_forgetting_subtracts_releases_with_their_noise_at_no_cost() -> None:
     replicates, plans = 4000, []
     forgetful = batch(width=1, replicates=replicates, sigma=2.0, cumulative=True)

@@ -154,6 +154,7 @@ def test_unsupported_options_are_rejected(change, setting):
         ShuffledSum(curator(**setting), 2, **{"clip": 1.0, "batch": 4, **change})
 
 
+@pytest.mark.slow
 def test_an_audit_detects_missing_coins():
     """As shipped it passes; a quarter of the coins, or records of twice the bits, do not."""
 

@@ -173,6 +173,7 @@ class TestSystem:
         statistic = (gap**2).sum() / releaser.noise_std**2
         assert 1e-4 < stats.chi2.cdf(statistic, gap.size) < 1 - 1e-4
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("std", [0.4, 1.5, 2.0, 7.3])
     def test_discrete_gaussians_have_the_exact_scale(self, std: float) -> None:
         """P(k) is proportional to exp(-k^2 / (2 std^2)), at every scale, also no integer."""

@@ -27,6 +27,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "make_blt_table.py"
 BUFFERS, optimise_blt = (runpy.run_path(str(SCRIPT))[name] for name in ("BUFFERS", "optimise_blt"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 37, 64, 200])
 def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) -> None:
@@ -41,6 +42,7 @@ def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) ->
     assert made @ made.T == pytest.approx(noise @ noise.T, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_custom_mechanisms_define_column_and_gain(monkeypatch) -> None:
     """Noise on every record, C = I: releases, cost and statement pass the audit."""
 

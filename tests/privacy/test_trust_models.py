@@ -448,6 +448,7 @@ def test_audits_pass_and_fail_with_a_third_of_the_noise(budget, unit, monkeypatc
     assert_noise_is_audited(monkeypatch, verdict)
 
 
+@pytest.mark.slow
 def test_the_page_names_the_agents_of_each_trust_model():
     """Other registered agents raise an error with a budget of these trust models."""
     environments = {

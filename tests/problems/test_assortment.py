@@ -34,6 +34,7 @@ def best(utility, revenues, capacity, exactly=False):
     return slates[0], values[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_best_assortment_equals_brute_force(data):
@@ -52,6 +53,7 @@ def test_best_assortment_equals_brute_force(data):
     assert len(set(offered)) == len(offered) and (np.diff(offered) > 0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_best_assortment_exactly_k_signed_and_masked_equals_brute_force(data):
@@ -87,6 +89,7 @@ def test_short_slates_are_rejected_and_revenues_may_be_negative():
     assert fixed.reward_range == (-0.5, 0.0) and fixed.equal_revenues
 
 
+@pytest.mark.slow
 def test_best_assortment_of_twelve_items():
     rng = np.random.default_rng(3)
     for capacity in (1, 4, 12):

@@ -91,6 +91,7 @@ def index(data, name):
     return names.index(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("feature_set", "d"), [("hotel", 10), ("hotel+interactions", 30), ("outer", 180)]
 )
@@ -187,6 +188,7 @@ def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridg
         np.testing.assert_allclose(model.theta, optimum.x, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_fit_recovers_the_theta_of_simulated_choices(data, seed):
     """Fit choices simulated from a known theta on the same searches."""
@@ -280,6 +282,7 @@ def test_rounds_are_searches_of_the_log_with_all_hotels():
     assert (np.array(seen)[:, 0] != np.array(seen)[:, 1]).any()
 
 
+@pytest.mark.slow
 def test_searches_are_drawn_uniformly():
     problem = make_problem(ENV, horizon=6_000, destination=8347, feature_set="hotel")
     instance = problem.instance(range(4))
@@ -294,6 +297,7 @@ def test_searches_are_drawn_uniformly():
     assert abs(statistic - (n - 1)) < 5 * math.sqrt(2 * (n - 1))
 
 
+@pytest.mark.slow
 def test_responses_follow_the_fitted_model():
     problem = make_problem(ENV, horizon=4_000, capacity=3, intercept=True, revenues="price")
     instance = problem.instance(range(8))
@@ -369,6 +373,7 @@ def play(problem, seeds, rounds):
     return log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kwargs", CASES)
 @settings(max_examples=5, deadline=None)
 @given(seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=7))

@@ -282,6 +282,7 @@ def test_demand_that_does_not_fall_is_refused_without_significance() -> None:
     check_falls(Effect(-0.1, 1.0, None, None), "purchases", "a", "")
 
 
+@pytest.mark.slow
 def test_the_error_of_a_figure_contains_the_difference_between_penalties() -> None:
     """It is the root mean square deviation of the mixture's draws from the reported figure."""
     own = [(0.7, 1.0, 16.0), (0.3, 3.0, 4.0)]
@@ -296,6 +297,7 @@ def test_the_error_of_a_figure_contains_the_difference_between_penalties() -> No
     assert effect.error**2 == pytest.approx(0.7 * 0.25 + 0.3 * (1.0 + 16.0))
 
 
+@pytest.mark.slow
 def test_draws_for_persons_with_several_rows_have_the_sandwich_covariance() -> None:
     """Liang & Zeger (1986): inverse information, covariance of the scores, inverse information."""
     information, penalty = np.array([[9.0, 0.0], [2.0, 4.0]]), np.array([0.0, 1.0])

@@ -208,6 +208,7 @@ def test_expected_regret_is_the_difference_to_the_optimum(env_id, exact):
     assert abs(missing.mean()) < 4.0 * missing.std() / np.sqrt(B)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
 def test_the_best_policy_has_no_regret_and_earns_the_optimum(env_id):
     problem, B = make_problem(env_id, horizon=8, **FEW[env_id]), 500

@@ -36,6 +36,7 @@ OTHER_FORMS: dict[str, Demand] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", OTHER_FORMS)
 def test_intervals_hold_where_demand_has_another_form(form: str) -> None:
     """Of 12 intervals at least 9 hold, nominally 11.4: fewer have a chance of 0.2%."""

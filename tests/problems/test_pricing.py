@@ -30,6 +30,7 @@ def test_lambert_w_of_exp(z):
         assert w + np.log(w) == pytest.approx(z, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 30), FINITE, FINITE, st.sampled_from(["logistic", "gaussian"]))
 @example(0.5, 0.0, 5e-324, "logistic")  # zeta times the slope underflows
 @settings(max_examples=300, deadline=None)
@@ -117,6 +118,7 @@ def test_loss_matches_finite_differences_and_bounds(demand):
         assert (np.trace(hessian, axis1=1, axis2=2) <= 4).all()
 
 
+@pytest.mark.slow
 def test_published_regret_of_simple_prices():
     """Average regret per round: random .0329 and p = 1 .0201 at d = 3; .0680 and .0010 at d = 5."""
     for dim, random, one in ((3, 0.0329, 0.0201), (5, 0.0680, 0.0010)):

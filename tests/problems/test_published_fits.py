@@ -121,6 +121,7 @@ def test_electricity_has_the_coefficients_of_mlogit() -> None:
     assert problem.doubts == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("income", [False, True])
 def test_mode_canada_has_the_coefficients_of_an_independent_fit(income: bool) -> None:
     modes, about = ["air", "bus", "car", "train"], ["cost", "ivt", "ovt", "freq"]

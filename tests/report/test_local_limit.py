@@ -32,6 +32,7 @@ def channel(rng, inputs, outputs, spread):
     return law, rho
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(seed=seeds, spread=st.sampled_from([0.01, 0.1, 0.5, 2.0]))
 def test_no_message_has_more_information_than_its_budget_allows(seed, spread):

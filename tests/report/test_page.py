@@ -122,6 +122,7 @@ def nasty_page(make, text):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(text=LABELS)
 @example(text=NASTY[0])
@@ -378,6 +379,7 @@ def test_two_thousand_rows_fit_into_one_megabyte(make):
     assert len(render(data).encode()) < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_page_of_many_rows_stays_small(make):
     data = make.arena(agents=14, sizes=2, budgets=4)
     count = sum(len(task.rows) for task in data.tasks)

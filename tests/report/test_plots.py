@@ -52,6 +52,7 @@ def test_png_shows_every_agent_in_its_colour(make, tmp_path):
         assert count(image, shade) > 60, agent
 
 
+@pytest.mark.slow
 def test_curves_follow_the_regret(make, tmp_path):
     """With the regret of one agent doubled, its line ends higher and the other's lower."""
 
@@ -76,6 +77,7 @@ def test_curves_follow_the_regret(make, tmp_path):
     assert high[0] > low[0] and abs(high[1] - low[1]) <= 3
 
 
+@pytest.mark.slow
 def test_lines_and_bands_have_the_values_of_the_curves(make):
     data = make.data()
     figure = plot(data, x="linear", y="linear")
@@ -182,6 +184,7 @@ def test_a_task_is_drawn_into_given_axes(make):
         plot(make.data(), ax=left)
 
 
+@pytest.mark.slow
 def test_a_figure_shows_in_a_notebook(make):
     assert plot(make.task())._repr_png_().startswith(b"\x89PNG")
 
@@ -216,6 +219,7 @@ def test_long_names_do_not_squeeze_the_panel(make):
     assert legend.get_window_extent(renderer).x1 <= figure.bbox.x1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [plot, plot_frontier])
 def test_four_budgets_of_six_agents_have_a_legend_that_fits(make, draw):
     """No text of the figure leaves it or overlaps another."""

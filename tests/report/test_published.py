@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_the_published_result_has_the_protocol_and_algorithm_versions() -> None:
     store = ResultDirectory.open(PUBLISHED)
     suite = load_suite("dpb-bench-v1")
@@ -104,6 +105,7 @@ def test_rows_on_pages_of_agents_are_written_from_it(import_benchmark, data):
     assert all(script.on_pages(text, data) == text for text in texts)
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_local_score_message_is_quoted_right(import_benchmark):
     losses = import_benchmark("trust").score_losses()
     text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")

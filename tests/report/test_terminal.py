@@ -232,6 +232,7 @@ LEAVES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     params=st.dictionaries(

@@ -30,6 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("journals") / "journal"
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.text("xyz"), VALUES, max_size=3), max_size=5), st.data())
 def test_a_cut_loses_the_events_behind_it_only(
     place: Path, events: list[dict[str, Any]], data: st.DataObject

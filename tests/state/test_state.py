@@ -531,6 +531,7 @@ def test_states_of_generators_are_checked(name: str) -> None:
             state.loads(line({"generator": {"bits": content}}))
 
 
+@pytest.mark.slow
 def test_every_class_of_the_process_that_is_not_registered_is_refused() -> None:
     classes = sys.modules["dpb_gym.state.classes"]
     everything = [each for each in gc.get_objects() if issubclass(type(each), type)]
@@ -568,6 +569,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON, st.binary(max_size=30))
 def test_random_json_is_refused_or_returns_equal(value: Any, data: bytes) -> None:
     try:
@@ -577,6 +579,7 @@ def test_random_json_is_refused_or_returns_equal(value: Any, data: bytes) -> Non
     assert equal(again(loaded), loaded)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(TREES, st.data())
 def test_changed_and_cut_bytes_are_refused_or_return_equal(value: Any, data: st.DataObject) -> None:

@@ -114,6 +114,7 @@ def first(change: Callable[[CellResult], CellResult]) -> Change:
     return lambda results, info: [change(results[0]), *results[1:]]
 
 
+@pytest.mark.slow
 def test_an_archive_brings_an_agent_onto_another_leaderboard(
     theirs: Path, board: Path, tmp_path: Path
 ) -> None:

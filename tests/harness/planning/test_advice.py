@@ -82,6 +82,7 @@ def test_what_the_table_brought_is_always_a_row(advice: Advice) -> None:
     assert clicks.earnings[-1].earned.mean == pytest.approx(10_000 * noise()["click"].mean())
 
 
+@pytest.mark.slow
 def test_policies_are_compared_with_today_under_the_same_coefficients(advice: Advice) -> None:
     """Else the error of the fitted level would be taken for a gain."""
     base = next(row for row in advice.result.rows if row.agent == "without privacy")
@@ -124,6 +125,7 @@ def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
     assert "[" not in advice._cost(same) and "the same choices are made" in advice._cost(same)
 
 
+@pytest.mark.slow
 def test_the_answer_names_decision_table_version_and_horizon(
     advice: Advice, tmp_path: Path
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_fixed_decision_states_the_wide_interval_of_the_gain(advice: Advice) -
     assert fixed.decided.low < fixed.gain.low < fixed.gain.high < fixed.decided.high
 
 
+@pytest.mark.slow
 def test_a_model_that_predicts_nothing_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sure = Interval(20.0, 10.0, 30.0)
     fixed = FixedAction(np.array(1), "always 1", sure, sure, sure)
@@ -188,6 +191,7 @@ def test_curves_add_up_to_the_loss(advice: Advice) -> None:
         assert whole == pytest.approx(100 * row.regret[:, -1].mean() / best)
 
 
+@pytest.mark.slow
 def test_doubts_about_the_fit_come_first() -> None:
     log = LOG | {"channel": np.where(np.arange(1500) < 4, "rare", "usual")}
     log["bought"] = np.where(np.arange(1500) < 4, 0, log["bought"])
@@ -252,6 +256,7 @@ def thin_log() -> Any:
     return dpb_gym.from_log(noise(), "recommendation", progress=False, **columns)
 
 
+@pytest.mark.slow
 def test_a_thin_log_gets_no_percentage() -> None:
     answer = dpb_gym.advise(thin_log(), budgets="eps=1,delta=1e-6", **SETTINGS)
     problem = dpb_gym.make_problem(answer.log)
@@ -340,6 +345,7 @@ def test_prices_that_hardly_vary_are_named() -> None:
     assert "lack of variation: the table has only 2 prices" in few
 
 
+@pytest.mark.slow
 def test_a_model_without_an_interaction_is_doubted() -> None:
     rng, n = np.random.default_rng(6), 4000
     frame = {
@@ -372,6 +378,7 @@ def test_budgets_that_protect_nobody_are_refused(budget: str) -> None:
             dpb_gym.cost_of_privacy("DPB/Pricing-v0", [budget])
 
 
+@pytest.mark.slow
 def test_columns_are_guessed_once_and_shown() -> None:
     roles = dpb_gym.advise(LOG, dry_run=True)
     assert roles.problem == "pricing"
@@ -429,12 +436,14 @@ def test_names_of_published_data_are_known(source: Any, layout: str, columns: An
     assert roles.layout == layout and columns.items() <= roles.columns.items()
 
 
+@pytest.mark.slow
 def test_a_budget_that_does_not_beat_random_choices_is_doubted() -> None:
     answer = dpb_gym.advise(LOG, budgets=["eps=1,delta=1e-6@local", "eps=8,delta=1e-6"], **SETTINGS)
     doubted = [d for d in answer.warnings if "not shown to earn more than random choices" in d]
     assert len(doubted) == 1 and doubted[0].startswith("at eps=1,delta=1e-6@local ")
 
 
+@pytest.mark.slow
 def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice) -> None:
     log = LOG | {"user": np.arange(1500) // 5}
     answer = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
@@ -446,6 +455,7 @@ def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice)
     assert clicks.unit == "responses"
 
 
+@pytest.mark.slow
 def test_the_page_and_the_picture(advice: Advice, tmp_path: Path) -> None:
     page = advice.to_html(tmp_path / "deep" / "advice.html").read_text()
     for sentence in (*advice.sentences, *advice.notes):
@@ -497,6 +507,7 @@ def test_slow_imports_happen_while_a_line_is_shown(command: str, last: str, tmp_
     assert {shown for *_, shown in lines} == {"True"}, lines
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     with (tmp_path / "loans.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -514,6 +525,7 @@ def test_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     assert said["sentences"][0].replace("'", "&#39;") in (tmp_path / "a.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["synthetic-loans", "synthetic-mode-canada", "clicks"])
 def test_one_action_earns_the_same_in_stretches(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -539,6 +551,7 @@ def test_one_action_earns_the_same_in_stretches(
     assert np.array_equal(rows[0].reward, rows[1].reward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0.5, -0.5])
 def test_choices_that_rise_with_a_price_are_a_doubt(slope: float) -> None:
     """Also where the price is not named as the revenue; with it the table is refused."""

@@ -44,6 +44,7 @@ def choose(budget: str, noise_seed: int, runs: float = 20.0, agent: Any = Shop) 
     return tune_privately(agent, problem, budget, GRID, **how)
 
 
+@pytest.mark.slow
 def test_the_best_point_is_chosen_and_the_selection_is_charged() -> None:
     counts = []
     for seed in range(6):
@@ -91,6 +92,7 @@ def test_a_charge_after_the_start_counts() -> None:
         choose("rho=1e6", 0, agent=LateShop)
 
 
+@pytest.mark.slow
 def test_scores_are_noisy() -> None:
     wrong = 0
     for seed in range(12):

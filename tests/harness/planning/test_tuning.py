@@ -108,6 +108,7 @@ def test_a_second_run_computes_nothing_and_agrees(tuned: Any, tmp_path: Path) ->
     assert more.rounds == 3 * 40
 
 
+@pytest.mark.slow
 def test_successive_halving_by_brute_force(tmp_path: Path) -> None:
     """The best third at each budget gets three times the replicates; the survivors are compared."""
     grids = {"adaprivate-ts": {"v": [0.1, 0.3, 1.0, 3.0], "batch": [5, 20]}}
@@ -156,6 +157,7 @@ def test_what_lies_beyond_a_grid(values: list[Any], value: Any, after: list[floa
     assert beyond(values, value) == after
 
 
+@pytest.mark.slow
 def test_a_widened_search_ends_between_values_that_are_worse(tmp_path: Path) -> None:
     """Each number of the best point has tried neighbours, or its agent refuses the next."""
     grids = {"adaprivate-ts": {"v": [1.0, 3.0], "ridge": [1.0, 10.0], "centre": [False, True]}}
@@ -256,6 +258,7 @@ grids = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(grids, st.one_of(st.none(), st.integers(1, 40)))
 def test_points(grid: dict[str, list[int]], cap: int | None) -> None:

@@ -80,6 +80,7 @@ def test_a_mean_of_tasks_is_uncertain_within_tasks_only() -> None:
     assert metrics.mean_of_tasks([a]) == metrics.interval(a)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 3), min_size=1),
        st.dictionaries(st.integers(20, 29), st.integers(0, 3), min_size=1))  # fmt: skip
 def test_unpaired_improvement_is_mann_whitney(a: dict[int, int], b: dict[int, int]) -> None:

@@ -37,6 +37,7 @@ def test_alias_bombs_are_counted_in_values() -> None:
     assert claimed(file_of(1, 100_000, 1)) == (1, 100_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(position=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255))
 def test_altered_footers_raise_one_type(position: float, value: int) -> None:

@@ -275,6 +275,7 @@ def test_every_table_says_that_a_row_was_not_audited(outside: AgentRun, capsys: 
     assert any(note.startswith("Not audited") for note in data.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verdict", ["FAIL", "READS RAW DATA"])
 def test_a_refuted_row_says_so_in_place_of_its_guarantee(outside: AgentRun, verdict: str) -> None:
     result = dpb_gym.evaluate(

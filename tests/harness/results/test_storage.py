@@ -94,6 +94,7 @@ def content(place: places.Storage) -> dict[str, bytes]:
     return {n: place.read(n, 1 << 28) for n in names if n not in (places.CELLS, places.ASIDE)}
 
 
+@pytest.mark.slow
 def test_every_storage_has_the_same_bytes(suite: Suite, address: str, tmp_path: Path) -> None:
     go(suite, tmp_path / "here")
     report = go(suite, address)
@@ -151,6 +152,7 @@ def test_single_cells_are_read_mended_and_compacted(suite: Suite, address: str) 
     assert content(place)["result.parquet"] == table
 
 
+@pytest.mark.slow
 def test_large_objects_are_refused_before_they_are_read(
     suite: Suite, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +170,7 @@ def test_large_objects_are_refused_before_they_are_read(
             place.read("manifest.json", 4096)
 
 
+@pytest.mark.slow
 def test_one_run_at_a_time(suite: Suite, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "PULSE_SECONDS", 0.1)
     with (
@@ -212,6 +215,7 @@ def test_of_many_that_start_at_once_at_most_one_holds(objects: str, attempt: int
         pass
 
 
+@pytest.mark.slow
 def test_a_stale_run_is_replaced_and_cannot_write(
     suite: Suite, objects: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +246,7 @@ def _cell(suite: Suite) -> Any:
     return execute(jobs, None, workers=1)[0]
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_temporarily_loses_no_results(
     suite: Suite, objects: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +283,7 @@ def test_bad_addresses_are_refused(bad: Any, suite: Suite) -> None:
         go(suite, bad)
 
 
+@pytest.mark.slow
 def test_missing_bucket_credentials_server_or_package(
     suite: Suite, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +328,7 @@ def test_what_is_no_result_directory_is_refused(suite: Suite, objects: str) -> N
     assert storage_of(objects).names() == ["thesis.tex"]
 
 
+@pytest.mark.slow
 def test_evaluate_keeps_its_results(address: str) -> None:
     options: dict[str, Any] = {"agents": ["random", "oracle"], "horizon": 40, "replicates": 3}
     plain = dpb_gym.evaluate("DPB/Pricing-v0", **options)

@@ -142,6 +142,7 @@ def test_unknown_parameters_and_bad_makers_are_refused_when_made() -> None:
         entry.spec.make()
 
 
+@pytest.mark.slow
 def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
     import importlib
     import sys
@@ -159,6 +160,7 @@ def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
     sys.modules.pop("own_agent")
 
 
+@pytest.mark.slow
 def test_a_version_of_the_class_counts_too() -> None:
     class Versioned(Mine):
         version = "2.1"

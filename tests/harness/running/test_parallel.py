@@ -344,6 +344,7 @@ def test_a_dying_worker_is_a_clear_error(tmp_path: Path) -> None:
     assert "a worker process died" in done.stdout and "Nothing is kept" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_unreachable_scheduler_is_a_clear_error(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def key() -> str:
     return AgentRun(spec=spec_of(own(), "pricing")).code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name.removesuffix(".py") for name in FILES])
 def test_a_changed_helper_changes_the_key_and_nothing_else_does(shop: Path, name: str) -> None:
     before = key()

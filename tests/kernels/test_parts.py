@@ -1,0 +1,64 @@
+"""Kernels that compiled code calls: linked into their callers, and cached as LLVM code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import config
+
+from dpb_gym.kernels import _parts
+from dpb_gym.kernels._jit import checked
+
+inner: Any = None
+
+
+def element(x: Any, i: Any) -> Any:
+    return x[i]
+
+
+def sum_of_two(x: Any, i: Any, j: Any) -> Any:
+    return inner(x, i) + inner(x, j)
+
+
+def difference_of_two(x: Any, i: Any, j: Any) -> Any:
+    return inner(x, i) - inner(x, j)
+
+
+@pytest.fixture
+def callee(tmp_path, monkeypatch):
+    """A function that makes the kernel `inner` again, as another process does."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+
+    def make():
+        kernel = checked(element)
+        monkeypatch.setitem(globals(), "inner", kernel)
+        return kernel
+
+    return make
+
+
+def test_a_part_is_loaded_for_another_caller(callee):
+    x = np.array([1.0, 2.0])
+    first = callee()
+    assert checked(sum_of_two)(x, 0, 1) == 3.0
+    assert first.part_overloads and not first.overloads
+    second = callee()
+    assert checked(difference_of_two)(x, 0, 1) == -1.0
+    assert sum(_parts._parts[second].stats.cache_hits.values()) == 1
+    assert second(x, 0) == 1.0
+
+
+def test_bounds_are_checked_in_parts(callee):
+    x = np.array([1.0, 2.0])
+    for caller in (sum_of_two, difference_of_two):
+        callee()  # compiled for the first caller, loaded for the second one
+        with pytest.raises(IndexError):
+            checked(caller)(x, 0, 2)
+
+
+def test_python_cannot_call_a_part(callee):
+    part = _parts._parts[callee()]
+    with pytest.raises(TypeError, match="called by compiled code only"):
+        part(np.array([1.0]), 0)
