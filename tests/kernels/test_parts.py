@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from numba import config
 
+import dpb_gym
 from dpb_gym.kernels import _parts
 from dpb_gym.kernels._jit import checked
 
@@ -62,3 +66,25 @@ def test_python_cannot_call_a_part(callee):
     part = _parts._parts[callee()]
     with pytest.raises(TypeError, match="called by compiled code only"):
         part(np.array([1.0]), 0)
+
+
+LATER = """
+import numba, sys
+numba.__version__ = "99.1.0"
+from numba.core.registry import CPUDispatcher
+import dpb_gym
+from dpb_gym import kernels
+result = dpb_gym.evaluate("DPB/Recommendation-v0", ["lin-ucb"], horizon=40, replicates=2)
+assert type(kernels.linalg.logdet_cholesky_one) is CPUDispatcher
+assert "dpb_gym.kernels._parts" not in sys.modules
+print([row["regret"] for row in result.records()])
+"""
+
+
+@pytest.mark.slow
+def test_later_versions_of_numba_compile_the_same_kernels_without_parts(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", LATER]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    result = dpb_gym.evaluate("DPB/Recommendation-v0", ["lin-ucb"], horizon=40, replicates=2)
+    assert done.stdout.strip() == str([row["regret"] for row in result.records()])
