@@ -11,7 +11,8 @@ def overridden(thing: object, owner: type, *methods: str) -> bool:
     """
     own = vars(thing)
     kind = type(thing)
-    # of the classes, because a bound method is a new object at each access
-    return any(
-        method in own or getattr(kind, method) is not getattr(owner, method) for method in methods
-    )
+    for method in methods:
+        # of the classes, because a bound method is a new object at each access
+        if method in own or getattr(kind, method) is not getattr(owner, method):
+            return True
+    return False
