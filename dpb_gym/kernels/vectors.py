@@ -188,6 +188,17 @@ def add_outer(M, k, v):
 
 
 @shape_checked
+def add_products(M, k, v, w):
+    """M += (k v) w'."""
+    _same(M.shape[0], v.shape[0])
+    _same(M.shape[1], w.shape[0])
+    for i in range(v.shape[0]):
+        left = k * v[i]
+        for j in range(w.shape[0]):
+            M[i, j] += left * w[j]
+
+
+@shape_checked
 def scaled(k, v):
     """k v."""
     out = np.empty(v.shape[0])
