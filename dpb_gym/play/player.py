@@ -182,21 +182,13 @@ class Player(Agent):
         switches = (plan.directed, plan.running, plan.users)
         if {*map(type, numbers)} != {int} or {*map(type, switches)} != {bool}:
             raise AgentError(f"{self.class_name}.plan: rounds and counts are int, switches bool")
-        ours = [behind(handle) for handle in curator.releasers]
         for sums in (plan.sums, *([] if plan.second is None else [plan.second])):
-            # a handle of another class would get records; a releaser of another curator is not
-            # charged; a class of this package has its own
-            known = any(sums is handle for handle in curator.releasers)
-            if of_this_distribution(type(sums)) and not isinstance(sums, Handle):
-                known = known or any(sums is releaser for releaser in ours)
-            if not known and (
-                isinstance(sums, Handle) or not of_this_distribution(type(self.algorithm))
-            ):
+            if not self._may_receive(sums, curator):
                 raise AgentError(
                     f"{self.class_name}.plan must return releasers that the curator it gets made, "
                     "for example Plan(curator.batch_sum(...))"
                 )
-        for releaser in ours:
+        for releaser in map(behind, curator.releasers):
             loss = releaser.loss if getattr(releaser, "has_loss", False) else None
             model = getattr(releaser, "model", None)
             code = [each for each in (loss, model and type(model)) if each is not None]
@@ -211,6 +203,19 @@ class Player(Agent):
                     f"{self.class_name}: {type(part).__name__} is of another package, and would "
                     "get the records of an Algorithm; write an Agent"
                 )
+
+    def _may_receive(self, sums: Any, curator: privacy.Curator) -> bool:
+        """Return whether records may enter what a plan has as its sums."""
+        if any(sums is handle for handle in curator.releasers):
+            return True
+        # the releaser of another curator is not charged
+        if isinstance(sums, Handle):
+            return False
+        # another class would get records; one of this package makes its own sums
+        if of_this_distribution(type(self.algorithm)):
+            return True
+        own = any(sums is behind(handle) for handle in curator.releasers)
+        return own and of_this_distribution(type(sums))
 
     def _context_fields(self) -> tuple[str, ...] | None:
         """Return the fields of the context that the algorithm names; None: those of the kind."""
