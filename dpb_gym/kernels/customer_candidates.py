@@ -79,8 +79,10 @@ def optimistic_candidate(x, b, inverse, width, u):
     m, d = x.shape
     if b.shape[0] != d or inverse.shape[0] != d or inverse.shape[1] != d:
         raise IndexError("shapes differ")
-    # one array for three, because to make one costs as much as a few hundred products
-    scratch = np.empty(2 * d + m)
+    size = 2 * d + m
+    scratch = (
+        kernels.scratch.frame_vector()[:size] if size <= kernels.scratch.MOST else np.empty(size)
+    )
     theta = scratch[:d]
     scores = scratch[2 * d :]
     kernels.linalg.multiply_one(inverse, b, theta)

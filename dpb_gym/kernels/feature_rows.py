@@ -6,11 +6,14 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.linalg import dot_one
+from dpb_gym.kernels.scratch import frame_vector
 
 RAW = 0
 CLIP = 1
 SCALE = 2
 SPHERE = 3
+SHORT = 8
+"""Rows of fewer numbers do not fill a vector register."""
 
 
 @jit
@@ -121,6 +124,92 @@ def clip_one(x, out):
         out[j] = x[j] * factor
 
 
+@inline
+def _image_of_four(columns, metric, j, out):
+    """Write entry j of the products of a symmetric matrix and four vectors.
+
+    Args:
+        columns: Entry i of vector k at 4 i + k.
+        metric: ``(d, d)``.
+        j: The entry.
+        out: Output ``(4,)``.
+    """
+    d = metric.shape[0]
+    n = d - d % 4
+    for k in range(4):
+        out[k] = 0.0
+    for i in range(0, n, 4):
+        a = metric[i, j]
+        b = metric[i + 1, j]
+        c = metric[i + 2, j]
+        e = metric[i + 3, j]
+        at = 4 * i
+        for k in range(4):
+            out[k] += (columns[at + k] * a + columns[at + 4 + k] * b) + (
+                columns[at + 8 + k] * c + columns[at + 12 + k] * e
+            )
+    for i in range(n, d):
+        a = metric[i, j]
+        for k in range(4):
+            out[k] += columns[4 * i + k] * a
+
+
+@vectorised
+def _add_norms_of_short_rows(x, metric, width, out):
+    """Add width ||x_k||_metric to out[k] for rows of fewer than `SHORT` numbers.
+
+    The operations of `linalg.multiply_one` and `linalg.dot_one`, for four rows at a time: a row has
+    too few numbers for vector registers.
+    """
+    m, d = x.shape
+    n = d - d % 4
+    columns = frame_vector()
+    image = frame_vector()
+    parts = frame_vector()
+    for first in range(0, m, 4):
+        for k in range(4):
+            # after the last row, that row again
+            row = min(first + k, m - 1)
+            for j in range(d):
+                columns[4 * j + k] = x[row, j]
+        for k in range(16):
+            parts[k] = 0.0
+        for j in range(d):
+            _image_of_four(columns, metric, j, image)
+            # `dot_one` adds products to four sums in turn, and those of the rest to the first
+            at = 4 * (j % 4) if j < n else 0
+            for k in range(4):
+                parts[at + k] += columns[4 * j + k] * image[k]
+        for k in range(min(4, m - first)):
+            square = (parts[k] + parts[4 + k]) + (parts[8 + k] + parts[12 + k])
+            out[first + k] += width * np.sqrt(max(0.0, square))
+
+
+@vectorised
+def _add_norms(x, metric, width, image, out):
+    """Add width ||x_k||_metric to out[k], with the buffer `image` ``(d,)``."""
+    m, d = x.shape
+    n = d - d % 4
+    for k in range(m):
+        # the operations of `linalg.multiply_one`, inlined: a fifth faster
+        for j in range(d):
+            image[j] = 0.0
+        for i in range(0, n, 4):
+            x0 = x[k, i]
+            x1 = x[k, i + 1]
+            x2 = x[k, i + 2]
+            x3 = x[k, i + 3]
+            for j in range(d):
+                image[j] += (x0 * metric[i, j] + x1 * metric[i + 1, j]) + (
+                    x2 * metric[i + 2, j] + x3 * metric[i + 3, j]
+                )
+        for i in range(n, d):
+            x0 = x[k, i]
+            for j in range(d):
+                image[j] += x0 * metric[i, j]
+        out[k] += width * np.sqrt(max(0.0, dot_one(x[k], image)))
+
+
 @vectorised
 def upper_bounds(x, theta, metric, width, image, out):
     """Write <x_k, theta> + width ||x_k||_metric of every row x_k to `out`.
@@ -134,24 +223,10 @@ def upper_bounds(x, theta, metric, width, image, out):
         out: Output ``(m,)``.
     """
     m, d = x.shape
-    n = d - d % 4
     for k in range(m):
         out[k] = dot_one(x[k], theta)
-        if width > 0.0:
-            # the operations of `linalg.multiply_one`, inlined: a fifth faster
-            for j in range(d):
-                image[j] = 0.0
-            for i in range(0, n, 4):
-                x0 = x[k, i]
-                x1 = x[k, i + 1]
-                x2 = x[k, i + 2]
-                x3 = x[k, i + 3]
-                for j in range(d):
-                    image[j] += (x0 * metric[i, j] + x1 * metric[i + 1, j]) + (
-                        x2 * metric[i + 2, j] + x3 * metric[i + 3, j]
-                    )
-            for i in range(n, d):
-                x0 = x[k, i]
-                for j in range(d):
-                    image[j] += x0 * metric[i, j]
-            out[k] += width * np.sqrt(max(0.0, dot_one(x[k], image)))
+    if width > 0.0:
+        if d < SHORT:
+            _add_norms_of_short_rows(x, metric, width, out)
+        else:
+            _add_norms(x, metric, width, image, out)

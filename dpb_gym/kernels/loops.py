@@ -90,9 +90,11 @@ def play_table(
     Otherwise it stops after the first round in which a release is due.
 
     Returns:
-        A status of `dpb_gym.kernels.continual`, and the number of rounds played.
+        A status of `dpb_gym.kernels.continual`, the number of rounds played, and whether all
+        actions exist.
     """
     low, high = clip
+    all_exist = True
     c, R, S, contexts, buffers, shown = borrowed((c, R, S, contexts, buffers, shown))
     z, repeats, rewards, observed = borrowed((z, repeats, rewards, observed))
     totals, sums, scratch, rows, others = borrowed((totals, sums, scratch, rows, others))
@@ -101,7 +103,9 @@ def play_table(
             action = act(c, r, t + i, {x}, z[i, b])
             actions[i, b] = action
             # the player refuses other actions
-            if action >= 0 and action < observed.shape[2] and observed[i, b, action]:
+            exists = action >= 0 and action < observed.shape[2]
+            all_exist = all_exist and exists
+            if exists and observed[i, b, action]:
                 {table_record}
                 {table_see}
             else:
@@ -111,7 +115,7 @@ def play_table(
                 for j in range(others.shape[2]):
                     others[i, b, j] = 0.0
             {table_end}
-    return OK, actions.shape[0]
+    return OK, actions.shape[0], all_exist
 '''
 # one replicate after the other, whose state stays in cache
 LANES = """for b in range(actions.shape[1]):
@@ -129,15 +133,15 @@ FOLLOW = """if follow:
                     values[i, b], rows[i, b], low, high, 1.0, scratch, totals[b]
                 )
                 if status != OK:
-                    return status, i
+                    return status, i, all_exist
                 counts[b] += beyond
-                counted[b] += 1.0 if observed[i, b, action] else 0.0
+                counted[b] += 1.0 if exists and observed[i, b, action] else 0.0
                 given = Released(sums[b], 0.0, 0.0, t + i - 1, counted[b], sums[b, :0])
                 learn(c, s, given, t + i)"""
 STOP = """if due(c, r, t + i):
                 stop = True
         if stop:
-            return OK, i + 1"""
+            return OK, i + 1, all_exist"""
 DUE = '''
 
 @vectorised

@@ -188,6 +188,17 @@ def add_outer(M, k, v):
 
 
 @shape_checked
+def add_products(M, k, v, w):
+    """M += (k v) w'."""
+    _same(M.shape[0], v.shape[0])
+    _same(M.shape[1], w.shape[0])
+    for i in range(v.shape[0]):
+        left = k * v[i]
+        for j in range(w.shape[0]):
+            M[i, j] += left * w[j]
+
+
+@shape_checked
 def scaled(k, v):
     """k v."""
     out = np.empty(v.shape[0])
@@ -281,7 +292,9 @@ def grow_inverse(inverse, v):
     """inverse <- (inverse^-1 + v v')^-1, in place. Return 1 + v' inverse v."""
     _same(inverse.shape[0], inverse.shape[1])
     _same(inverse.shape[0], v.shape[0])
-    return kernels.linalg.sherman_morrison_one(inverse, v, 1.0, np.empty(v.shape[0]))
+    d = v.shape[0]
+    scratch = kernels.scratch.frame_vector()[:d] if d <= kernels.scratch.MOST else np.empty(d)
+    return kernels.linalg.sherman_morrison_one(inverse, v, 1.0, scratch)
 
 
 @shape_checked
@@ -289,7 +302,9 @@ def grow_factor(upper, v):
     """R <- the factor of R'R + v v', in place."""
     _same(upper.shape[0], upper.shape[1])
     _same(upper.shape[0], v.shape[0])
-    kernels.linalg.cholesky_update_one(upper, v, 1.0, np.empty(v.shape[0]))
+    d = v.shape[0]
+    scratch = kernels.scratch.frame_vector()[:d] if d <= kernels.scratch.MOST else np.empty(d)
+    kernels.linalg.cholesky_update_one(upper, v, 1.0, scratch)
 
 
 @shape_checked
@@ -526,13 +541,14 @@ def largest(scores, u):
     """Index of the largest score; of m equal ones number floor(u m), for u uniform on [0, 1)."""
     _same(scores.shape[0] > 0, True)
     best = 0
+    top = scores[0]
     count = 1
     for k in range(1, scores.shape[0]):
-        if scores[k] > scores[best]:
-            best = k
-            count = 1
-        elif scores[k] == scores[best]:
-            count += 1
+        # selections, because a processor cannot predict branches on scores
+        above = scores[k] > top
+        count = 1 if above else count + (scores[k] == top)
+        best = k if above else best
+        top = scores[k] if above else top
     if count == 1:
         return best
     left = min(int(u * count), count - 1)

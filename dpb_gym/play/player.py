@@ -28,7 +28,7 @@ from dpb_gym.streams import AgentStreams
 
 BOUND = (
     "_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields", "_functions", "_offered",
-    "_action_shape", "_action_type", "_widths", "_everyone", "_no_second",
+    "_action_shape", "_action_type", "_widths", "_everyone", "_no_second", "_follows",
 )  # fmt: skip
 """Attributes that are made again after loading."""
 UNUSED_SUMS = np.zeros((1, 0))
@@ -158,6 +158,8 @@ class Player(Agent):
         self._no_second = read_only(np.zeros((B, 0)))
         self._c = read_only(self.known)
         self._R = read_only(self.state)
+        follows = self._sums_of_rewards and plan.every == 1 and not plan.forget
+        self._follows = follows and self._ends is None and not self.curator.private
         kind: Any = type(self.state)
         self._loops = compiled_loops(
             type(self.algorithm),
@@ -180,21 +182,13 @@ class Player(Agent):
         switches = (plan.directed, plan.running, plan.users)
         if {*map(type, numbers)} != {int} or {*map(type, switches)} != {bool}:
             raise AgentError(f"{self.class_name}.plan: rounds and counts are int, switches bool")
-        ours = [behind(handle) for handle in curator.releasers]
         for sums in (plan.sums, *([] if plan.second is None else [plan.second])):
-            # a handle of another class would get records; a releaser of another curator is not
-            # charged; a class of this package has its own
-            known = any(sums is handle for handle in curator.releasers)
-            if of_this_distribution(type(sums)) and not isinstance(sums, Handle):
-                known = known or any(sums is releaser for releaser in ours)
-            if not known and (
-                isinstance(sums, Handle) or not of_this_distribution(type(self.algorithm))
-            ):
+            if not self._may_receive(sums, curator):
                 raise AgentError(
                     f"{self.class_name}.plan must return releasers that the curator it gets made, "
                     "for example Plan(curator.batch_sum(...))"
                 )
-        for releaser in ours:
+        for releaser in map(behind, curator.releasers):
             loss = releaser.loss if getattr(releaser, "has_loss", False) else None
             model = getattr(releaser, "model", None)
             code = [each for each in (loss, model and type(model)) if each is not None]
@@ -209,6 +203,19 @@ class Player(Agent):
                     f"{self.class_name}: {type(part).__name__} is of another package, and would "
                     "get the records of an Algorithm; write an Agent"
                 )
+
+    def _may_receive(self, sums: Any, curator: privacy.Curator) -> bool:
+        """Return whether records may enter what a plan has as its sums."""
+        if any(sums is handle for handle in curator.releasers):
+            return True
+        # the releaser of another curator is not charged
+        if isinstance(sums, Handle):
+            return False
+        # another class would get records; one of this package makes its own sums
+        if of_this_distribution(type(self.algorithm)):
+            return True
+        own = any(sums is behind(handle) for handle in curator.releasers)
+        return own and of_this_distribution(type(sums))
 
     def _context_fields(self) -> tuple[str, ...] | None:
         """Return the fields of the context that the algorithm names; None: those of the kind."""
@@ -479,10 +486,7 @@ class Player(Agent):
         numbers = self._draw(n, plan.draws + plan.repeats)
         z = np.ascontiguousarray(numbers[:, :, : plan.draws])
         repeats = np.ascontiguousarray(numbers[:, :, plan.draws :])
-        follow = (
-            self._sums_of_rewards and plan.every == 1 and not plan.forget and self._ends is None
-        )
-        follow = follow and not self.curator.private
+        follow = self._follows
         totals = UNUSED_SUMS
         clip = (0.0, 0.0)
         counts = np.zeros(B, np.int64)
@@ -493,7 +497,7 @@ class Player(Agent):
             if follow:
                 totals, low, high, counts = plan.sums.exact_sums(stop - start)
                 clip = low, high
-            status, played = self._loops.play_table(
+            status, played, all_exist = self._loops.play_table(
                 self._c,
                 self._R,
                 self.state,
@@ -520,26 +524,24 @@ class Player(Agent):
             if status != kernels.continual.OK:
                 raise ParameterError("records must be finite; got NaN or infinity")
             part = slice(start, start + played)
-            self._check_table(actions[part], rounds.observed.shape[2], self.rounds + 1)
+            if not all_exist:
+                raise self._first_missing(actions[part], rounds.reward.shape[2])
             if follow:
                 self.rounds += played
                 self._releases += played
             else:
-                chosen = actions[part][:, :, None]
-                seen = np.take_along_axis(rounds.observed[part], chosen, axis=2)[:, :, 0]
+                seen = rounds.answered(actions[part], part)
                 self._add_rounds(values[part], rows[part], others[part], seen)
             start += played
         return actions
 
-    def _check_table(self, actions: Array, many: int, t: int) -> None:
-        """Raise `ActionError` for the first action of rounds from t on that does not exist."""
-        bad = (actions < 0) | (actions >= many)
-        if bad.any():
-            i, b = np.argwhere(bad)[0]
-            text = f"candidate {actions[i, b]} of replicate {b} is outside 0..{many - 1}"
-            error = ActionError(text).at(b)
-            error.round = t + int(i)
-            raise error
+    def _first_missing(self, actions: Array, many: int) -> ActionError:
+        """Return the error for the first action of the next rounds that does not exist."""
+        i, b = np.argwhere((actions < 0) | (actions >= many))[0]
+        text = f"candidate {actions[i, b]} of replicate {b} is outside 0..{many - 1}"
+        error = ActionError(text).at(b)
+        error.round = self.rounds + 1 + int(i)
+        return error
 
     def _add_rounds(self, values: Array, rows: Array, others: Array, seen: Array) -> None:
         if self.plan.directed:

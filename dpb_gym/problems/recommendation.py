@@ -232,7 +232,9 @@ class RecommendationProblem(Problem):
             kernels.linear_rewards.outcomes(features, hidden["theta"], *written)
         else:
             return super().stretch(hidden, drawn, t)
-        users = self._users(hidden, np.repeat(np.arange(t, t + n)[:, None], B, axis=1))
+        users = None
+        if self.interactions_per_user is not None:
+            users = self._users(hidden, np.repeat(np.arange(t, t + n)[:, None], B, axis=1))
         context = Context(t, features, arms=arms, users=users)
         return JudgedStretch(Stretch(context, reward), expected, best)
 

@@ -41,6 +41,13 @@ class Stretch:
         """Whether feedback is returned for a candidate, ``(n, B, m)``."""
         return np.ones(self.reward.shape, bool) if self.partly is None else self.partly
 
+    def answered(self, actions: Array, part: slice = slice(None)) -> Array:
+        """Return whether feedback is returned for the actions of rounds in `part`, ``(n, B)``."""
+        if self.partly is None:
+            return np.ones(actions.shape, bool)
+        answered: Array = np.take_along_axis(self.partly[part], actions[..., None], 2)[..., 0]
+        return answered
+
 
 @dataclass(frozen=True, eq=False)
 class JudgedStretch:
@@ -74,7 +81,6 @@ class JudgedStretch:
             ActionError: If there is no such candidate.
         """
         rewards = self.visible.reward
-        partly = self.visible.partly
         *n, m = rewards.shape
         expected, reward = np.empty((2, *n))
         if actions.shape != (*n,) or kernels.linear_rewards.pick(
@@ -84,6 +90,5 @@ class JudgedStretch:
                 f"{agent}.play must return candidates in 0..{m - 1} of shape {(*n,)}, got shape "
                 f"{actions.shape} and values in [{actions.min()}, {actions.max()}]"
             )
-        if partly is None:
-            return expected, None, reward
-        return expected, np.take_along_axis(partly, actions[..., None], 2)[..., 0], reward
+        partly = self.visible.partly is not None
+        return expected, self.visible.answered(actions) if partly else None, reward

@@ -169,8 +169,8 @@ class _Runner:
         expected, observed, rewards = self.played
         regrets = self.instance.regret(expected, observed, best).reshape(rewards.shape)
         # in the order of the rounds
-        self.regret = np.add.accumulate(np.vstack((self.regret, regrets)))[-1]
-        self.reward = np.add.accumulate(np.vstack((self.reward, rewards)))[-1]
+        self.regret = np.add.accumulate(np.concatenate((self.regret[None], regrets)))[-1]
+        self.reward = np.add.accumulate(np.concatenate((self.reward[None], rewards)))[-1]
 
     def note(self, at: int, t: int, notify: Callback | None) -> None:
         """Record regret and reward of round t as checkpoint number `at`, and call the callback."""

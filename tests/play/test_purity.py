@@ -29,6 +29,7 @@ from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.kernels import _jit, vectors
 from dpb_gym.kernels.customer_candidates import _among_equals
 from dpb_gym.kernels.deferred import Deferred, shape_checked
+from dpb_gym.kernels.scratch import frame_vector
 from dpb_gym.kernels.vectors import dot
 from dpb_gym.play import Algorithm, Functions, Plan, jit, player, purity
 from dpb_gym.play.player import Player, read_only
@@ -137,6 +138,10 @@ def frame_put(s, x, y):
 
 def frame_get(s, x):
     return sys._getframe(1).f_locals["y"]
+
+
+def frame_vector_put(s, x, y):
+    frame_vector()[0] = y
 
 
 def print_put(s, x, y):
@@ -408,6 +413,7 @@ OTHERS = {
     "sort": sort_put,
     "assignment": assign_put,
     "carray": carray_put,
+    "vector of a frame": frame_vector_put,
     "print": print_put,
     "clock": clock_put,
     "error": error_put,

@@ -181,6 +181,9 @@ CASES: dict[str, Case] = {
     "vectors.squared": Case((V, 0.3, W), lambda v, k, w: ((v + k * w) ** 2).sum()),
     "vectors.add": Case((V, 0.3, W), lambda v, k, w: v + k * w, changed=0),
     "vectors.add_outer": Case((M, 0.3, V), lambda M, k, v: M + k * np.outer(v, v), changed=0),
+    "vectors.add_products": Case(
+        (X, 0.3, SCORES, V), lambda M, k, v, w: M + k * np.outer(v, w), changed=0
+    ),
     "vectors.scaled": Case((0.3, V), lambda k, v: k * v, ((1, 0),)),
     "vectors.moved": Case((V, X[:D], Z), lambda v, M, z: v + M @ z),
     "vectors.copy_to": Case((V, W), lambda v, out: v, changed=1),

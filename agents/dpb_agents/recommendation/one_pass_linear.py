@@ -20,7 +20,15 @@ from dpb_gym.agent import unsuitable
 from dpb_gym.errors import ParameterError
 from dpb_gym.kernels.customer_candidates import best_candidate, mean_candidate, shared_part
 from dpb_gym.kernels.filters import filter_step
-from dpb_gym.kernels.vectors import cholesky, copy_matrix, inverse, normal_cdf, sigmoid
+from dpb_gym.kernels.vectors import (
+    add_products,
+    cholesky,
+    copy_matrix,
+    inverse,
+    normal_cdf,
+    sigmoid,
+    squared_norm,
+)
 from dpb_gym.parameters import choice, flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.problems.prior import Prior
@@ -131,22 +139,36 @@ def regressor(c, x, k):
 
 
 @jit
-def direction(c, phi, m, together, alone):
-    """v = [z / |z|; b] / sqrt(1 + b^2), z = x - kappa xbar; 0 if z = 0."""
+def contrast(phi, kappa):
+    """z = x - kappa xbar."""
     d = phi.shape[0] // 2
-    # What the candidates share does not inform about which of them to choose.
-    kappa = shared_part(m, d, alone, together) if c.contrast else 0.0
-    v = np.zeros(d + 1)
-    square = 0.0
+    z = np.zeros(d)
     for j in range(d):
-        v[j] = phi[j] - kappa * phi[d + 1 + j]
-        square += v[j] * v[j]
+        z[j] = phi[j] - kappa * phi[d + 1 + j]
+    return z
+
+
+@jit
+def own_part(c, x, k):
+    """z of candidate k: what the candidates share does not inform about which of them to choose."""
+    if not c.contrast:
+        return x[k]
+    phi, together, alone = regressor(c, x, k)
+    return contrast(phi, shared_part(x.shape[0], x.shape[1], alone, together))
+
+
+@jit
+def direction(c, z):
+    """v = [z / |z|; b] / sqrt(1 + b^2); 0 if z = 0."""
+    d = z.shape[0]
+    v = np.zeros(d + 1)
+    square = squared_norm(z)
     if square == 0.0:
         return v
     # Every record has length 1, so that it uses the whole sensitivity whatever the unit of x.
     stretch = 1.0 + c.intercept * c.intercept
     for j in range(d):
-        v[j] /= math.sqrt(square * stretch)
+        v[j] = z[j] / math.sqrt(square * stretch)
     v[d] = c.intercept / math.sqrt(stretch)
     return v
 
@@ -154,8 +176,7 @@ def direction(c, phi, m, together, alone):
 @jit
 def record(c, s, t, x, k, reward, z):
     """The centred reward, along v."""
-    phi, together, alone = regressor(c, x, k)
-    return reward - c.middle, direction(c, phi, x.shape[0], together, alone)
+    return reward - c.middle, direction(c, own_part(c, x, k))
 
 
 @jit
@@ -170,19 +191,15 @@ def see(c, s, t, x, k):
         s.moments[d] += together
         s.moments[n] += alone
         s.moments[d + 2] += 1.0
-    v = direction(c, phi, m, together, alone)
+    v = direction(c, own_part(c, x, k))
     for j in range(n):
         # The public sums need the v of the record, which the player may have shortened.
         v[j] *= s.weight[0]
     s.likeness[0] = likeness(s, m)
     s.repeated[0] = max(0.0, 1.0 - s.likeness[0]) ** 2
     slope = bend(c, s, phi, v)
-    for i in range(n):
-        bent = slope * v[i]
-        for j in range(2 * d + 1):
-            s.gram[i, j] += bent * phi[j]
-        for j in range(n):
-            s.own[i, j] += bent * v[j]
+    add_products(s.gram, slope, v, phi)
+    add_products(s.own, slope, v, v)
 
 
 @jit

@@ -17,6 +17,7 @@ import numpy as np
 from dpb_agents.kernels.curvature import Combination, History, combination, estimate, store
 from dpb_agents.recommendation.one_pass_linear import (
     FUNCTIONS,
+    contrast,
     direction,
     linear_plan,
     linear_start,
@@ -28,7 +29,7 @@ from dpb_agents.recommendation.one_pass_linear import (
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
 from dpb_gym.kernels.customer_candidates import best_candidate, shared_part
-from dpb_gym.kernels.vectors import definite, eigh, log, matmul, power, solved
+from dpb_gym.kernels.vectors import definite, eigh, log, matmul, power, solved, squared_norm
 from dpb_gym.parameters import choice, flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.play.player import Player
@@ -54,7 +55,6 @@ class Known(NamedTuple):
         middle: Middle of the rewards' range.
         width: Its width.
         intercept: Value b of the constant feature in v.
-        contrast: Whether the part that a round's candidates share is left out of v.
         w_H: Weight of the half of v v'.
         w_u: Weight of the response.
         w_l: Weight of the mean log length; 0 if no length is learnt.
@@ -68,7 +68,6 @@ class Known(NamedTuple):
     middle: float
     width: float
     intercept: float
-    contrast: bool
     w_H: float
     w_u: float
     w_l: float
@@ -124,13 +123,12 @@ def record(c, s, t, x, k, reward, z):
     half = n * (n + 1) // 2
     row = np.zeros(half + n + (1 if c.w_l > 0.0 else 0))
     phi, together, alone = regressor(c, x, k)
-    v = direction(c, phi, m, together, alone)
+    kappa = shared_part(m, d, alone, together)
+    own = contrast(phi, kappa)
+    v = direction(c, own)
     response = max(-0.5, min(0.5, (reward - c.middle) / c.width))
     if v[d] != 0.0:
-        kappa = shared_part(m, d, alone, together)
-        square = 0.0
-        for j in range(d):
-            square += (phi[j] - kappa * phi[n + j]) ** 2
+        square = squared_norm(own)
         if s.length[0] > 0.0:
             relative = math.sqrt(square) / s.length[0]
         else:
@@ -514,7 +512,6 @@ class OnePassLinearJoint(Algorithm):
             middle=0.5 * (low + high),
             width=high - low,
             intercept=self.intercept,
-            contrast=True,
             sums=known,
             **c,
         ), State(theta_prior(self.norm, problem).mean, np.full(1, self.length or 0.0), *history)

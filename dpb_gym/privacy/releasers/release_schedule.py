@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -188,7 +189,7 @@ class ReleaseModel:
     linear: bool = True
     binary: bool = False
 
-    def _lengths(self, ends: Array) -> Array:
+    def lengths(self, ends: Array) -> Array:
         """Return how much the rounds between each release and the next count."""
         # a release at the end of the last round counts one round
         lengths: Array = np.maximum(np.diff(ends, append=self.horizon), 1)
@@ -202,7 +203,7 @@ class ReleaseModel:
             variances: Variance of a coordinate of theta after each release ``(m,)``.
         """
         earned = self.prior / (self.prior + variances)
-        loss = self._lengths(ends) * (1.0 - (np.sqrt(earned) if self.linear else earned))
+        loss = self.lengths(ends) * (1.0 - (np.sqrt(earned) if self.linear else earned))
         blind = 1.0 + portable.log(ends[0]) if self.anytime else float(ends[0])
         return blind + float(loss.sum())
 
@@ -221,23 +222,8 @@ class ReleaseModel:
             start: Rounds of the releases, and first iterate.
             sigma: Standard deviation of the noise in a row at scale 1.
         """
-        ends = start.ends
-        sizes = start.sizes
-        scales = start.scales.copy()
-        noise = sigma * self.unit_noise / self.rate
-        prior = self.prior
-        rounds = self._lengths(ends)
-        for _ in range(100):  # gives six digits of the model's regret
-            weights = 1.0 / np.sqrt(_later_precision(scales))
-            signal = scales * np.cumsum(weights * sizes)
-            precision = np.cumsum(signal**2)
-            variance = noise**2 / precision + self.spread / ends
-            share = np.sqrt(prior / (prior + variance))
-            gain = share / (prior + variance) * (noise / precision) ** 2 * rounds
-            scales = np.cumsum(gain[::-1])[::-1] * signal
-            # the noise of releases without value must stay finite
-            scales = np.maximum(scales / scales.max(), 1e-6)
-        return Schedule(ends, 1.0 / np.sqrt(_later_precision(scales)), scales)
+        # bytes, because arrays have no hash
+        return _running(self, start.ends.tobytes(), start.scales.tobytes(), sigma)
 
     def batches(self, sigma: float, per_record: bool = False) -> Schedule:
         """Return the best plan of disjoint batches, each released once.
@@ -250,23 +236,62 @@ class ReleaseModel:
             per_record: Whether every record has noise of its own, so that the noise of a batch of
                 n records has standard deviation n^(1/2) sigma.
         """
-        noise = (sigma * self.unit_noise / self.rate) ** 2
-        # the round at which noise and prior have the same variance
-        even = (noise + self.spread) / self.prior if per_record else math.sqrt(noise / self.prior)
-        plans = []
-        for first in dict.fromkeys(max(1, round(even * x)) for x in FIRSTS):
-            for ratio in RATIOS:
-                ends = _growing(self.horizon, first, ratio)
-                sizes = np.diff(ends, prepend=0)
-                own = noise * sizes if per_record else noise
-                variance = 1.0 / np.cumsum(sizes**2 / (own + self.spread * sizes))
-                plans.append((self.regret(ends, variance), ends))
-        # fewer releases are easier on devices and aggregators, at next to no regret
-        enough = min(loss for loss, _ in plans) * (1.0 + TOLERANCE)
-        ends = min((ends for loss, ends in plans if loss <= enough), key=len)
-        ones = np.ones(len(ends))
-        scales = 1.0 / np.sqrt(np.diff(ends, prepend=0)) if per_record else ones
-        return Schedule(ends, ones, scales, carry=0.0)
+        return _batches(self, sigma, per_record)
+
+
+# Every block of replicates of a run has the same plan, which takes milliseconds to compute.
+PLANS = 64
+
+
+@lru_cache(maxsize=PLANS)
+def _running(model: ReleaseModel, ends_: bytes, scales_: bytes, sigma: float) -> Schedule:
+    """Return `ReleaseModel.running`, read-only, for rounds and first scales as bytes."""
+    ends = np.frombuffer(ends_, np.int64).copy()
+    scales = np.frombuffer(scales_)
+    sizes = np.diff(ends, prepend=0)
+    noise = sigma * model.unit_noise / model.rate
+    prior = model.prior
+    rounds = model.lengths(ends)
+    for _ in range(100):  # gives six digits of the model's regret
+        weights = 1.0 / np.sqrt(_later_precision(scales))
+        signal = scales * np.cumsum(weights * sizes)
+        precision = np.cumsum(signal**2)
+        variance = noise**2 / precision + model.spread / ends
+        share = np.sqrt(prior / (prior + variance))
+        gain = share / (prior + variance) * (noise / precision) ** 2 * rounds
+        scales = np.cumsum(gain[::-1])[::-1] * signal
+        # the noise of releases without value must stay finite
+        scales = np.maximum(scales / scales.max(), 1e-6)
+    return _shared(Schedule(ends, 1.0 / np.sqrt(_later_precision(scales)), scales))
+
+
+@lru_cache(maxsize=PLANS)
+def _batches(model: ReleaseModel, sigma: float, per_record: bool) -> Schedule:
+    """Return `ReleaseModel.batches`, read-only."""
+    noise = (sigma * model.unit_noise / model.rate) ** 2
+    # the round at which noise and prior have the same variance
+    even = (noise + model.spread) / model.prior if per_record else math.sqrt(noise / model.prior)
+    plans = []
+    for first in dict.fromkeys(max(1, round(even * x)) for x in FIRSTS):
+        for ratio in RATIOS:
+            ends = _growing(model.horizon, first, ratio)
+            sizes = np.diff(ends, prepend=0)
+            own = noise * sizes if per_record else noise
+            variance = 1.0 / np.cumsum(sizes**2 / (own + model.spread * sizes))
+            plans.append((model.regret(ends, variance), ends))
+    # fewer releases are easier on devices and aggregators, at next to no regret
+    enough = min(loss for loss, _ in plans) * (1.0 + TOLERANCE)
+    ends = min((ends for loss, ends in plans if loss <= enough), key=len)
+    ones = np.ones(len(ends))
+    scales = 1.0 / np.sqrt(np.diff(ends, prepend=0)) if per_record else ones
+    return _shared(Schedule(ends, ones, scales, carry=0.0))
+
+
+def _shared(schedule: Schedule) -> Schedule:
+    """Return a schedule whose arrays are made read-only."""
+    for part in (schedule.ends, schedule.weights, schedule.scales):
+        part.flags.writeable = False
+    return schedule
 
 
 @state.register

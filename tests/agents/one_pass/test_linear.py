@@ -318,8 +318,7 @@ def direction(x, others=(), contrast=False):
     known = begin(problem_of(9, dim=len(x)), [0], None, intercept=0.35).known
     features = np.array([x, *others])
     known = known._replace(contrast=contrast)
-    phi, together, alone = one_pass_linear.regressor(known, features, 0)
-    return one_pass_linear.direction(known, phi, len(features), together, alone)
+    return one_pass_linear.direction(known, one_pass_linear.own_part(known, features, 0))
 
 
 def test_directions_are_unit_vectors_for_features_of_any_length():
