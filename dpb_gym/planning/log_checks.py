@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
 
+from dpb_gym.distributions import chi_squared_tail
 from dpb_gym.planning.boosted_trees import boosted_chances
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.kinds import kind_of, log_form
@@ -48,7 +48,7 @@ def calibration_doubt(chance: Array, hit: Array) -> str:
     variance = np.array([(chance[p] * (1.0 - chance[p])).sum() for p in parts])
     seen = np.array([hit[p].sum() for p in parts])
     distance = float(np.sum((seen - expected) ** 2 / np.maximum(variance, 1e-12)))
-    if chdtrc(len(parts), distance) >= DOUBT:
+    if chi_squared_tail(len(parts), distance) >= DOUBT:
         return ""
     k = int(np.argmax((seen - expected) ** 2 / np.maximum(variance, 1e-12)))
     return (
