@@ -65,12 +65,31 @@ class Profile:
     @cached_property
     def distinct(self) -> int:
         """Number of different values."""
-        return len({*self.known}) if self.text else len(self.counted[0])
+        return len(self.texts) if self.text else len(self.counted[0])
+
+    @cached_property
+    def _numbered(self) -> tuple[list[str | None], Array]:
+        """The different texts in the order of the table, and each row's number among them."""
+        values = self.values.tolist()
+        texts = [*dict.fromkeys(values)]
+        place = {text: number for number, text in enumerate(texts)}
+        return texts, np.fromiter(map(place.__getitem__, values), np.int64, len(values))
+
+    @property
+    def texts(self) -> list[str]:
+        """The different known texts, in the order of the table."""
+        return [str(text) for text in self._numbered[0] if text is not None]
 
     @cached_property
     def counted(self) -> tuple[Array, Array]:
-        """The different known numbers, ascending, and how often each comes."""
-        return np.unique(self.known, return_counts=True)
+        """The different known values, ascending, and how often each comes."""
+        if not self.text:
+            return np.unique(self.known, return_counts=True)
+        texts, numbers = self._numbered
+        counts = np.bincount(numbers)[[text is not None for text in texts]]
+        known = np.array(self.texts)
+        order = np.argsort(known)
+        return known[order], counts[order]
 
     @cached_property
     def whole(self) -> bool:
@@ -93,10 +112,9 @@ class Profile:
     @cached_property
     def _codes(self) -> Array:
         if self.text:
-            place: dict[str | None, int] = {}
-            index = [place.setdefault(value, len(place)) for value in self.values.tolist()]
-            levels = np.array([*place], object).astype(str)  # each text is compared once
-            codes: Array = np.unique(levels, return_inverse=True)[1].ravel()[index]
+            texts, numbers = self._numbered
+            levels = np.array(texts, object).astype(str)  # each text is compared once
+            codes: Array = np.unique(levels, return_inverse=True)[1].ravel()[numbers]
         else:
             codes = np.unique(self.values, return_inverse=True)[1].ravel()
         codes.flags.writeable = False
@@ -298,7 +316,7 @@ def _roughness(counts: Array) -> float:
 
 def _has_digits(profile: Profile) -> bool:
     """Return whether nearly all texts have a digit, as codes do."""
-    texts = {str(value) for value in profile.known}
+    texts = profile.texts
     return sum(bool(re.search("[0-9]", text)) for text in texts) > 0.9 * len(texts)
 
 

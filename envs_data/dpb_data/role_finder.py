@@ -101,9 +101,7 @@ class RoleFinder:
             name
             for name, profile in self.profiles.items()
             if profile.text and 2 <= profile.distinct <= MOST_ALTERNATIVES
-            and names_columns(
-                [*dict.fromkeys(map(str, profile.known))], [c for c in others if c != name]
-            )
+            and names_columns(profile.texts, [c for c in others if c != name])
         ]  # fmt: skip
 
     def layout(self) -> TableLayout | None:
