@@ -613,7 +613,7 @@ class Player(Agent):
         return count
 
     def _steady(self, most: int) -> tuple[int, int]:
-        """Return the vectors that `act` gets from now on, and for how many rounds, at most `most`."""
+        """Return the number of vectors that `act` gets, and for how many rounds, at most `most`."""
         t = self.rounds + 1
         count = self._count(t)
         if self._functions.draws is not None:

@@ -164,7 +164,11 @@ def _converted(values: Any, kind: str) -> Any:
     whole, number, text = pa.int64(), pa.float64(), pa.string()
     if kind == "flag":
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
-        return pc.index_in(plain, value_set=from_texts(_FLAGS)).fill_null(scalar(-1, "int32")).cast(whole)
+        return (
+            pc.index_in(plain, value_set=from_texts(_FLAGS))
+            .fill_null(scalar(-1, "int32"))
+            .cast(whole)
+        )
     if kind in ("integer", "number"):
         return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
     date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")

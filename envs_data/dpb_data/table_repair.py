@@ -204,13 +204,17 @@ class Repair:
         if text.unit:
             self.unit[text.name] = SYMBOLS.get(text.unit, text.unit)
             self.note(f"{text.name}: {text.unit} removed", text.units)
+        if text.piece:
+            self.note(f"{text.name}: {text.piece} removed", len(values) - values.null_count)
         if mark == ",":
             self.note(f"{text.name}: decimal comma read", int((fits & text.contains(",")).sum()))
         self.note(f"{text.name}: separators of thousands removed", int(grouped.sum()))
         self.note(f"{text.name}: yes and no read as 1 and 0", text.words)
         self.note(f"{text.name}: words for 'from' before numbers removed", text.begun)
         wrong = ~fits & ~text.absent
-        some = ", ".join(sorted({repr(v) for v in text.trimmed.filter(from_numpy(wrong))[:3].to_pylist()}))
+        some = ", ".join(
+            sorted({repr(v) for v in text.trimmed.filter(from_numpy(wrong))[:3].to_pylist()})
+        )
         self.note(f"{text.name}: {some} taken as missing, since the others are numbers",
                   int(wrong.sum()))  # fmt: skip
         return values.cast("float64")

@@ -20,6 +20,8 @@ UNIT = (
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
 )
 _PER = "(?: ?/ ?\\pL+\\.?| (?:per|pro|je|par|por) \\pL+\\.?)?"
+_PIECE = "^[+-]?[0-9][0-9.,]*( ?/ ?\\pL+\\.?)$"
+"""A number without a currency per piece, such as 12,90/Stk."""
 _FROM = f"(?i)^(?:ab|von|from|dès|desde|vanaf|à partir de) ((?:{UNIT})? ?[0-9].*)$"
 """Words for from before a number, which is the price that was shown."""
 SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "US$": "USD"}
@@ -48,6 +50,7 @@ class TextColumn:
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
         begun: Number of values such as "ab 12,90", from 12.90.
+        piece: End of all values such as "/Stk" of 12,90/Stk, or empty.
         number: The values as numbers if all of them are plain ones such as 1234.5, else None.
     """
 
@@ -62,6 +65,7 @@ class TextColumn:
         self.units = 0
         self.words = 0
         self.begun = 0
+        self.piece = ""
         if numbers is None:
             self._read()
         else:
@@ -97,6 +101,9 @@ class TextColumn:
         yes, no = (pc.is_in(lower, from_texts(words)) for words in (YES, NO))
         unbegun = pc.replace_substring_regex(self._trimmed, _FROM, "\\1")
         spaced = pc.replace_substring_regex(unbegun, f"(?i){UNIT}{_PER}", "")
+        self.piece = self._piece(spaced, absent)
+        if self.piece:
+            spaced = pc.replace_substring(spaced, self.piece, "")
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
         zero, one = from_texts(("0", "1"))
         self._bare = pc.if_else(yes, one, pc.if_else(no, zero, bare))
@@ -109,6 +116,16 @@ class TextColumn:
         self.units = int(self._levels.counts[signed].sum())
         self.begun = int(self._levels.counts[begun].sum())
         self.words = int(self._levels.counts[_mask(pc.or_(yes, no))].sum())
+
+    def _piece(self, texts: Any, absent: Any) -> str:
+        """Return what all texts end in after a number and a slash, or an empty text."""
+        import pyarrow.compute as pc
+
+        known = texts.filter(pc.invert(absent))
+        if not len(known) or not pc.all(pc.match_substring_regex(known, _PIECE)).as_py():
+            return ""
+        ends = pc.replace_substring_regex(known, "^[+-]?[0-9.,]+", "").unique().to_pylist()
+        return str(ends[0]) if len(ends) == 1 else ""
 
     def _expand(self) -> None:
         """Set the attributes of rows from those of their different texts."""
