@@ -610,7 +610,7 @@ class Player(Agent):
         if status != kernels.continual.OK:
             impossible = slice(part.start + count, part.start + count + 1)
             rounds.answer(impossible, actions[impossible], self._responses)  # names it and raises
-        return count
+        return int(count)
 
     def _steady(self, most: int) -> tuple[int, int]:
         """Return the number of vectors that `act` gets, and for how many rounds, at most `most`."""

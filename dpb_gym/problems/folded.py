@@ -63,7 +63,8 @@ class FoldedStretch:
     def terms(self) -> tuple[Any, ...] | None:
         """Return what compiled code computes responses from; see `Problem.answer_terms`."""
         own = {name: value[: self.shape[1]] for name, value in self._hidden.items()}
-        return self.problem.answer_terms(own, self._round)
+        terms: tuple[Any, ...] | None = self.problem.answer_terms(own, self._round)
+        return terms
 
     def view(self) -> Answering:
         """Return the part that a player receives."""

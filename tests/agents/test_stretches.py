@@ -39,11 +39,12 @@ DEEP = {"ppo", "dqn", "sac"}
 SINGLE = {
     "adaprivate-user-ts", "adaprivate-user-ucb", "best-fixed-price", "dpmnl", "dpmnl-approx",
     "fixed-price", "greedy-mnl", "ofu-mnl-plus", "one-pass-sparse", "one-pass-sparse-joint",
-    "oracle", "private-pricing", "random", "resolving-mnl", "resolving-pricing", "ts-mnl",
-    "ucb-mnl",
+    "oracle", "resolving-mnl", "resolving-pricing", "ts-mnl", "ucb-mnl",
 }  # fmt: skip
 """Agents that play round by round. Named, because to ask them all takes seconds of every run."""
-SINGLE_THERE = {("one-pass-linear-joint", "multi-armed")}
+SINGLE_THERE = {("one-pass-linear-joint", "multi-armed")} | {
+    ("random", environment) for environment in ENVIRONMENTS if environment != "pricing"
+}
 
 
 @functools.cache
@@ -211,7 +212,7 @@ def test_mixed_agents_play_as_many_rounds_as_a_short_stretch_has(monkeypatch):
     def run():
         result = dpb_gym.evaluate(
             "DPB/Pricing-v0",
-            ["random", "one-pass-pricing"],
+            ["best-fixed-price", "one-pass-pricing"],
             horizon=200,
             replicates=3,
             budgets=["rho=2"],
