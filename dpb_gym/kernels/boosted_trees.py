@@ -48,7 +48,7 @@ def _value(slope, bend):
 def _best_split(sums, bins, slope, bend, count, value):
     """Return the gain of a node's best split, its feature and last bin on the left, and sums.
 
-    The sums are those of gradients, Hessians and numbers on the left. Without a split the gain is 0.
+    The sums are those of gradients, Hessians and numbers on the left. The gain of no split is 0.
     """
     best = 0.0
     feature = -1

@@ -142,13 +142,13 @@ def demand_outcome(features, theta, b, price, model, zeta, uniform):
     is 1 if the uniform is below its mean.
     """
     a, slope = intercept_slope(features, theta, b)
-    expected = expected_revenue(a, slope, price, model, zeta)
     z = a - slope * price
+    mean = mean_demand(z, model, zeta)
     if model == GAUSSIAN:
         demand = z + normal_of(uniform)
     else:
-        demand = 1.0 if uniform < mean_demand(z, model, zeta) else 0.0
-    return demand, price * demand, expected
+        demand = 1.0 if uniform < mean else 0.0
+    return demand, price * demand, price * mean
 
 
 @jit

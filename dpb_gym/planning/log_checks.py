@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.distributions import chi_squared_tail
-from dpb_gym.planning.boosted_trees import boosted_chances
+from dpb_gym.planning.tree_predictions import boosted_chances
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.kinds import kind_of, log_form
 from dpb_gym.problems.price_curve import equal_rows

@@ -171,7 +171,7 @@ class Player(Agent):
             self.plan.second is not None,
             self._sums_of_rewards,
             self.plan.directed and self.curator.private and self.curator.unit in RESPONSES,
-            self._kind.name == "pricing",
+            self._kind.one_price,
         )
 
     def _check_plan(self, curator: privacy.Curator) -> None:

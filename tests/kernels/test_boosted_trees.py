@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from dpb_gym.planning.boosted_trees import boosted_chances
+from dpb_gym.planning.tree_predictions import boosted_chances
 
 
 @pytest.mark.parametrize("n,k", [(1500, 3), (60, 2)])

@@ -25,7 +25,7 @@ class RandomPolicy(Agent):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem, self._kind = problem, kind_of(problem.kind)
         self._uniforms = streams.uniforms(*self._kind.action_shape(problem))
-        self.stretches = problem.kind == "pricing" and problem.delay is None
+        self.stretches = self._kind.one_price and problem.delay is None
 
     def act(self, context: Context) -> Array:
         offer = () if context.available is None else (context.available,)
