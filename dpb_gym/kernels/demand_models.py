@@ -135,26 +135,35 @@ def move_into(price, low, high, moved):
 
 
 @jit
-def outcome(features, theta, price, model, zeta, uniform, demand, reward, expected):
-    """Compute demand, revenue and expected revenue of each replicate's price.
+def demand_outcome(features, theta, b, price, model, zeta, uniform):
+    """Return demand, revenue and expected revenue of the price of replicate b.
 
     Gaussian demand is its mean plus the standard normal quantile of the uniform; any other demand
-    is 1 if the uniform is below its mean. Returns 0, or 1 + the first replicate whose price is
-    outside [0, 1] or NaN.
+    is 1 if the uniform is below its mean.
     """
-    B = features.shape[0]
-    for i in range(B):
+    a, slope = intercept_slope(features, theta, b)
+    z = a - slope * price
+    mean = mean_demand(z, model, zeta)
+    if model == GAUSSIAN:
+        demand = z + normal_of(uniform)
+    else:
+        demand = 1.0 if uniform < mean else 0.0
+    return demand, price * demand, price * mean
+
+
+@jit
+def outcome(features, theta, price, model, zeta, uniform, demand, reward, expected):
+    """Compute `demand_outcome` of each replicate's price.
+
+    Returns 0, or 1 + the first replicate whose price is outside [0, 1] or NaN.
+    """
+    for i in range(features.shape[0]):
         p = price[i]
         if not (p >= 0.0 and p <= 1.0):
             return i + 1
-        a, slope = intercept_slope(features, theta, i)
-        expected[i] = expected_revenue(a, slope, p, model, zeta)
-        z = a - slope * p
-        if model == GAUSSIAN:
-            demand[i] = z + normal_of(uniform[i])
-        else:
-            demand[i] = 1.0 if uniform[i] < mean_demand(z, model, zeta) else 0.0
-        reward[i] = p * demand[i]
+        demand[i], reward[i], expected[i] = demand_outcome(
+            features, theta, i, p, model, zeta, uniform[i]
+        )
     return 0
 
 

@@ -20,7 +20,10 @@ from dpb_gym.kernels._jit import vectorised
 from dpb_gym.kernels.borrowing import borrowed
 from dpb_gym.kernels.continual import OK, add_scaled_one
 from dpb_gym.kernels.deferred import Deferred
+from dpb_gym.kernels.demand_models import demand_outcome
 
+IMPOSSIBLE = -1
+"""Status of a price outside of [0, 1], which is none of `dpb_gym.kernels.continual`."""
 TEXT = '''
 @vectorised
 def act_rounds(c, R, t, contexts, buffers, shown, z, out):
@@ -63,6 +66,43 @@ def learn_lanes(c, S, sums, std, record_std, numbers, records, second, t, due):
         if due[b]:
             given = Released(sums[b], std, record_std, numbers[b], records[b], second[b])
             learn(c, State({lanes_S}), given, t)
+'''
+PRICES = '''
+
+@vectorised
+def play_prices(
+    c, R, S, t, contexts, buffers, shown, z, repeats, answers, actions, played, demand, rewards,
+    expected, values, rows, others
+):
+    """Play rounds of prices, up to the first one after which a release is due.
+
+    Returns:
+        `OK` or `IMPOSSIBLE`, and the number of rounds before one with an impossible price.
+    """
+    c, R, S, contexts, buffers, shown = borrowed((c, R, S, contexts, buffers, shown))
+    z, repeats, answers, rows, others = borrowed((z, repeats, answers, rows, others))
+    features, theta, model, zeta, low, high, uniform = answers
+    stop = False
+    for i in range(actions.shape[0]):
+        for b in range(actions.shape[1]):
+            r = State({lanes_R})
+            s = State({lanes_S})
+            {load}
+            action = act(c, r, t + i, {x}, z[i, b])
+            actions[i, b] = action
+            if not (action >= 0.0 and action <= 1.0):
+                return IMPOSSIBLE, i
+            price = action if action >= low else low
+            price = price if price <= high else high
+            played[i, b] = price
+            bought, rewards[i, b], expected[i, b] = demand_outcome(
+                features[i], theta, b, price, model, zeta, uniform[i, b]
+            )
+            demand[i, b] = bought
+            {price_record}
+            {price_see}
+            {price_end}
+    return OK, actions.shape[0]
 '''
 SEE = '''
 
@@ -253,6 +293,7 @@ def loops(
     second: bool,
     follow: bool,
     public: bool,
+    prices: bool,
 ) -> Any:
     """Return the compiled loops of an algorithm, as attributes of one object.
 
@@ -269,6 +310,7 @@ def loops(
         second: Whether there are second sums.
         follow: Whether exact sums of the records can be followed round by round.
         public: Whether directions of records are public, so that they cannot be responses.
+        prices: Whether actions are prices.
     """
     fields = state._fields
     deep = " " * 12
@@ -297,12 +339,18 @@ def loops(
             f"r, t + i, {x}, action, 1 * rewards[i, b, action], repeats[i, b]",
             deeper,
         ),
+        "price_record": _record(
+            directed, second, public, f"r, t + i, {x}, price, 1 * bought, repeats[i, b]", deep
+        ),
+        "price_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, price)",
+        "price_end": STOP if stops else "pass",
         "table_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, action)",
         "table_end": STOP if stops else FOLLOW if follow else "pass",
     }
     optional = (
         (SEE, functions.see),
         (TABLE, table),
+        (PRICES, prices),
         (DUE, functions.due),
         (IMAGE, functions.image),
         (ADOPT, functions.adopt),
@@ -321,8 +369,10 @@ def loops(
         "State": state,
         "Released": released,
         "OK": OK,
+        "IMPOSSIBLE": IMPOSSIBLE,
         "add_scaled_one": add_scaled_one,
         "borrowed": borrowed,
+        "demand_outcome": demand_outcome,
         "same_length": same_length,
         **{name: compiled(function) for name, function in functions._asdict().items()},
     }

@@ -379,6 +379,43 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
 
 
 @jit
+def add_responses_one(x, offered, chosen, first, n, theta, gradient, hessian):
+    """`add_choices_one` of records of at most one item, with the same bits.
+
+    A logarithm and an exponential per record; no items of zeros are added.
+    """
+    d = theta.shape[0]
+    loss = 0.0
+    row = np.empty(d)
+    mean = np.empty(d)
+    for r in range(first, n):
+        if offered[r] == 0:
+            continue
+        s = 0.0
+        for k in range(d):
+            row[k] = x[r, 0, k]
+            s += row[k] * theta[k]
+        if chosen[r] >= 0:
+            loss -= s
+            for k in range(d):
+                gradient[k] -= row[k]
+        top = max(0.0, s)
+        # one of exp(s - top) and exp(-top) is exp(0)
+        other = exp(-abs(s))
+        total = 1.0 + other
+        loss += top + log(total)
+        share = (1.0 if s > 0.0 else other) / total
+        for j in range(d):
+            mean[j] = share * row[j]
+            gradient[j] += mean[j]
+        for j in range(d):
+            own = hessian[j]
+            for k in range(j + 1):
+                own[k] = (own[k] + mean[j] * row[k]) - mean[j] * mean[k]
+    return loss
+
+
+@jit
 def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessian):
     """Add `add_choices_one` of every replicate, an objective of `newton.minimise`.
 
@@ -397,6 +434,9 @@ def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessia
     p = np.empty(x.shape[2])
     mean = np.empty(theta.shape[1])
     for b in range(theta.shape[0]):
-        if due[b]:
+        if due[b] and x.shape[2] == 1:
+            terms_one = (theta[b], gradient[b], hessian[b])
+            loss[b] += add_responses_one(x[b], offered[b], chosen[b], first[b], n, *terms_one)
+        elif due[b]:
             terms = (theta[b], gradient[b], hessian[b], p, mean)
             loss[b] += add_choices_one(x[b], offered[b], chosen[b], first[b], n, *terms)

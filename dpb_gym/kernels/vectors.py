@@ -216,9 +216,10 @@ def moved(v, M, z):
     _same(z.shape[0], d)
     out = np.empty(d)
     for i in range(d):
-        out[i] = v[i]
+        entry = v[i]
         for j in range(d):
-            out[i] += M[i, j] * z[j]
+            entry += M[i, j] * z[j]
+        out[i] = entry
     return out
 
 

@@ -150,6 +150,7 @@ class Pricing(Kind):
     response = "demand"
     interface = ("n_prices",)
     integral = False
+    one_price = True
     called = "prices"
     actions = staticmethod(pricing_mode)
     refuses = MappingProxyType({"available": "a price can always be asked"})

@@ -22,10 +22,11 @@ def compiled_loops(
     second: bool,
     follow: bool,
     public: bool,
+    prices: bool,
 ) -> Any:
     """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
     from dpb_gym.kernels.loops import loops
 
     kind = Candidates if integral else Offer
-    options = slate, table, directed, second, follow, public
+    options = slate, table, directed, second, follow, public, prices
     return loops(algorithm, functions, state, Released, kind, context, *options)

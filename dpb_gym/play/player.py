@@ -173,6 +173,7 @@ class Player(Agent):
             self.plan.second is not None,
             self._sums_of_rewards,
             self.plan.directed and self.curator.private and self.curator.unit in RESPONSES,
+            self._kind.one_price,
         )
 
     def _check_plan(self, curator: privacy.Curator) -> None:
@@ -559,11 +560,15 @@ class Player(Agent):
         contexts = self._contexts(rounds.context, rounds=True)
         plan = self.plan
         actions = self._actions(n)
+        changes = self._stops or self._functions.see is not None
         start = 0
         while start < n:
-            # actions that are answered at once cannot stop where a release is due
-            until = 1 if self._stops else self._until_release()
-            count, most = self._steady(min(n - start, until))
+            count, most = self._steady(min(n - start, self._until_release()))
+            if changes and self._plays_prices(rounds, count):
+                start += self._play_prices(rounds, contexts, actions, slice(start, start + most))
+                continue
+            # actions that are answered at once cannot stop where the state changes
+            most = 1 if changes else most
             part = slice(start, start + most)
             numbers = self._draw(most, count + plan.repeats)
             now = tuple(field[part] for field in contexts)
@@ -578,25 +583,45 @@ class Player(Agent):
             start += most
         return actions
 
-    def _steady(self, most: int) -> tuple[int, int]:
-        """Return the vectors that `act` gets from now on, and for how many rounds, at most `most`.
+    def _plays_prices(self, rounds: Answering, count: int) -> bool:
+        """Return whether compiled code can play the coming rounds one after another.
 
-        A state that changes in every round lasts for one.
+        It cannot return the random numbers of rounds after a release, so it plays without any.
         """
+        return not count and not self.plan.repeats and rounds.terms is not None
+
+    def _play_prices(
+        self, rounds: Answering, contexts: tuple[Array, ...], actions: Array, part: slice
+    ) -> int:
+        """Play rounds in which the state may change, up to a release. Return their number."""
+        most = part.stop - part.start
+        B = rounds.shape[1]
+        features, *known, uniform = rounds.terms or ()
+        demand, played = np.zeros((2, most, B))
+        records = self._empty_records(most, B)
+        none = np.zeros((most, B, 0, 0))
+        status, count = self._loops.play_prices(
+            self._c, self._R, self.state, self.rounds + 1,
+            tuple(field[part] for field in contexts), self._buffers, self._shown, none, none,
+            (features[part], *known, uniform[part]), actions[part], played, demand,
+            rounds.rewards[part], rounds.expected[part], *records,
+        )  # fmt: skip
+        if count:
+            values, rows, others = (each[:count] for each in records)
+            self._add_rounds(values, rows, others, np.ones((count, B), bool))
+        if status != kernels.continual.OK:
+            impossible = slice(part.start + count, part.start + count + 1)
+            rounds.answer(impossible, actions[impossible], self._responses)  # names it and raises
+        return int(count)
+
+    def _steady(self, most: int) -> tuple[int, int]:
+        """Return the number of vectors that `act` gets, and for how many rounds, at most `most`."""
         t = self.rounds + 1
         count = self._count(t)
-        if self._functions.see is not None:
-            return count, 1
         if self._functions.draws is not None:
-            low = 1
-            high = most
-            while low < high:
-                middle = (low + high + 1) // 2
-                if self._count(t + middle - 1) == count:
-                    low = middle
-                else:
-                    high = middle - 1
-            return count, low
+            for i in range(1, most):
+                if self._count(t + i) != count:
+                    return count, i
         return count, most
 
     def probabilities(self, context: Context) -> Array | None:

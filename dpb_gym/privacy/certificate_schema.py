@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 def strict(schema: type) -> type:
     """Return a typed dictionary that rejects unknown fields, other types and infinite numbers."""
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     schema.__pydantic_config__ = config  # type: ignore[attr-defined]
     return schema
 

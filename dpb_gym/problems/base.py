@@ -140,6 +140,21 @@ class Problem(ABC):
         visible = Stretch(Context(t, *stacked), reward, observed if partly else None)
         return JudgedStretch(visible, expected, best)
 
+    def answer_terms(self, hidden: Hidden, round_: Round) -> tuple[Any, ...] | None:
+        """Return what compiled code computes the responses to prices from; None: it cannot.
+
+        See `dpb_gym.kernels.demand_models.demand_outcome`.
+
+        Args:
+            hidden: Hidden state of B replicates.
+            round_: n rounds of them as one batch ``(n B, ...)``.
+
+        Returns:
+            Features ``(n, B, d - 1)``, theta ``(B, d)``, the model, zeta, the lowest and the
+            highest price, and the uniforms ``(n, B)``.
+        """
+        return None
+
     def check_action(self, action: Any, replicates: int) -> Array:
         """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
         return kind_of(self.kind).check_action(self.info, action, replicates)

@@ -6,6 +6,7 @@ No round depends on the batch, so n rounds of B replicates are n B replicates of
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,12 @@ class FoldedStretch:
         secret = {name: value[rows] for name, value in secret.items()} if secret else secret
         return hidden, type(self._round)(now, uniform[rows], secret)
 
+    def terms(self) -> tuple[Any, ...] | None:
+        """Return what compiled code computes responses from; see `Problem.answer_terms`."""
+        own = {name: value[: self.shape[1]] for name, value in self._hidden.items()}
+        terms: tuple[Any, ...] | None = self.problem.answer_terms(own, self._round)
+        return terms
+
     def view(self) -> Answering:
         """Return the part that a player receives."""
         return Answering(self)
@@ -88,6 +95,11 @@ class Answering:
         self.expected = np.zeros(self.shape)
         self.rewards = np.zeros(self.shape)
         self.seen = np.ones(self.shape, bool)
+
+    @cached_property
+    def terms(self) -> tuple[Any, ...] | None:
+        """What compiled code computes the responses from; see `Problem.answer_terms`."""
+        return self._rounds.terms()
 
     def answer(
         self, part: slice, actions: Array, responses: Callable[[Feedback], Array]

@@ -66,6 +66,8 @@ class Kind(state.Registered, ABC):
         counts: The field of `ProblemInfo` with the number of actions, which a service can name and
             exclude; None: it can do neither.
         one_candidate: Whether an action is the index of one of the context's feature vectors.
+        one_price: Whether an action is a price, to which compiled code can respond (see
+            `Problem.answer_terms`).
         refuses: Conditions that do not apply to the kind, and why.
         audit: Adversarial customers for audits of agents; None: agents are not audited.
         logs: Form of logs, for `from_log` and `advise`; None: there are no logs.
@@ -82,6 +84,7 @@ class Kind(state.Registered, ABC):
     nothing: ClassVar[int] = 0
     counts: ClassVar[str | None] = None
     one_candidate: ClassVar[bool] = False
+    one_price: ClassVar[bool] = False
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"available": "it has no list of items", "stock": "it sells no items"}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -34,27 +35,68 @@ def fit_mnl(
     Raises:
         DataError: If the fit does not converge.
     """
-    offered = np.diff(starts)
-    n = len(offered)
-    d = rows.shape[1]
-    group = np.repeat(np.arange(n), offered)
-    x = np.zeros((1, n, int(offered.max()), d), np.float32)
-    x[0, group, np.arange(len(rows)) - starts[group]] = rows
-    theta = np.zeros((1, d)) if start is None else start[None].copy()
-    estimates: Array = _minimise(
-        x, offered.astype(np.int32)[None], choice.astype(np.int32)[None], ridge, theta, name,
-        None if centre is None else centre[None], hessian,
-    )  # fmt: skip
-    fitted: Array = estimates[0]
+    theta = np.zeros((1, rows.shape[1])) if start is None else start[None].copy()
+    middle = None if centre is None else centre[None]
+    losses = Losses.of(rows, starts, choice)
+    fitted: Array = _minimise(losses, ridge, theta, name, middle, hessian)[0]
     return fitted
 
 
+class Losses:
+    """Negative log-likelihoods of B data sets, an objective of `kernels.newton.minimise`.
+
+    A fit ends at the point that it evaluated last, where the next fit of the same data with another
+    penalty starts. The last evaluation is stored, so that it is computed once.
+
+    Args:
+        x: float32 ``(B, n, K, d)``.
+        offered: Number of rows of each set, int32 ``(B, n)``.
+        chosen: Position in the set or -1, int32 ``(B, n)``.
+    """
+
+    def __init__(self, x: Array, offered: Array, chosen: Array) -> None:
+        self.x, self.offered, self.chosen = x, offered, chosen
+        self._first = np.zeros(len(x), np.int64)
+        self._point: Array | None = None
+        self._parts: tuple[Array, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Array, starts: Array, choice: Array) -> Self:
+        """Return the losses of one data set; see `fit_mnl`."""
+        offered = np.diff(starts)
+        n = len(offered)
+        d = rows.shape[1]
+        if len(rows) == n and (offered == 1).all():
+            x = np.ascontiguousarray(rows, np.float32).reshape(1, n, 1, d)
+        else:
+            group = np.repeat(np.arange(n), offered)
+            x = np.zeros((1, n, int(offered.max()), d), np.float32)
+            x[0, group, np.arange(len(rows)) - starts[group]] = rows
+        return cls(x, offered.astype(np.int32)[None], choice.astype(np.int32)[None])
+
+    def __call__(
+        self, due: Array, theta: Array, loss: Array, gradient: Array, hessian: Array
+    ) -> None:
+        """Add to `loss`, `gradient` and `hessian`; see `kernels.mnl.add_choices`."""
+        sums = loss, gradient, hessian
+        fresh = due.all() and not any(part.any() for part in sums)
+        if fresh and self._point is not None and np.array_equal(theta, self._point):
+            for part, stored in zip(sums, self._parts):
+                part += stored
+            return
+        data = self.x, self.offered, self.chosen, self._first, self.x.shape[1]
+        kernels.mnl.add_choices(*data, due, theta, *sums)
+        if fresh:
+            self._point = theta.copy()
+            self._parts = tuple(part.copy() for part in sums)
+
+
 def _minimise(
-    x: Array, offered: Array, chosen: Array, ridge: float | Array, theta: Array, name: str,
-    centre: Array | None, hessian: Array | None,
+    losses: Losses, ridge: float | Array, theta: Array, name: str, centre: Array | None,
+    hessian: Array | None,
 ) -> Array:  # fmt: skip
     """Return minimisers ``(B, d)`` of B penalised likelihoods; see `fit_mnl`."""
-    B, n, _, d = x.shape
+    B, n, _, d = losses.x.shape
     norm = np.zeros(B)
     precision = 1e-10 * n
     linear = np.zeros((B, d)) if centre is None else -ridge * centre
@@ -65,10 +107,6 @@ def _minimise(
         curvature[:, np.arange(d), np.arange(d)] = ridge
     else:
         weight = float(ridge)
-
-    def losses(*arguments: Array) -> None:
-        kernels.mnl.add_choices(x, offered, chosen, np.zeros(B, np.int64), n, *arguments)
-
     kernels.newton.minimise(
         losses, np.ones(B, np.bool_), theta, norm,
         np.empty((B, d, d)) if hessian is None else hessian, ridge=weight, linear=linear,
@@ -137,8 +175,13 @@ class ChoiceSets:
         """
         d = self.rows.shape[1]
         hessian = np.zeros((1, d, d))
-        own = self.rows, self.starts, self.choice
-        return fit_mnl(*own, penalty, name, centre, hessian, start), hessian[0]
+        theta = np.zeros((1, d)) if start is None else start[None].copy()
+        middle = None if centre is None else centre[None]
+        return _minimise(self._losses, penalty, theta, name, middle, hessian)[0], hessian[0]
+
+    @cached_property
+    def _losses(self) -> Losses:
+        return Losses.of(self.rows, self.starts, self.choice)
 
     def log_chances(self, theta: Array) -> tuple[Array, Array]:
         """Return log-probabilities of rows ``(n_rows,)`` and of the outside option ``(n,)``."""
@@ -217,7 +260,8 @@ class ItemBlocks:
         theta = np.zeros((m, w)) if start is None else start.reshape(m, w).copy()
         parts = np.zeros((m, w, w))
         middle = None if centre is None else centre.reshape(m, w)
-        _minimise(x, offered, chosen, penalty.reshape(m, w), theta, name, middle, parts)
+        losses = Losses(x, offered, chosen)
+        _minimise(losses, penalty.reshape(m, w), theta, name, middle, parts)
         return theta.ravel(), _block_diagonal(parts)
 
     def log_chances(self, theta: Array) -> tuple[Array, Array]:

@@ -6,17 +6,20 @@ No run depends on them: they use the machine's exponential function and BLAS.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.log_likelihood import log_chances
 
-_BLOCK = 4_096  # customers whose chances are computed together
+_BLOCK = 512  # customers whose chances are computed together
 
 
 def sigmoid(utility: Array) -> Array:
     """Return 1 / (1 + exp(-u)), element-wise."""
-    probabilities: Array = expit(utility)
+    # NumPy's exponential is vectorised; that of 710 is infinite, and its inverse 0
+    with np.errstate(over="ignore"):
+        weights = np.exp(-np.asarray(utility, np.float64))
+    weights += 1.0
+    probabilities: Array = np.divide(1.0, weights, out=weights)
     return probabilities
 
 
@@ -77,7 +80,8 @@ def price_values(rows: Array, price: Array, coefficients: Array, shares: Array) 
     for first in range(0, len(rows), _BLOCK):
         block = slice(first, first + _BLOCK)
         chance = sigmoid(coefficients @ rows[block].T)
-        revenues += np.einsum("kn,kn,n->k", chance, shares[:, block], price[block])
+        chance *= shares[:, block]
+        revenues += chance @ price[block]
     return revenues
 
 
@@ -185,10 +189,15 @@ def customer_weights(
     drawn = int(people.max()) + 1
     alone = drawn == n and bool((people == np.arange(n)).all())
     weights = np.empty((count, n if groups is None else int(groups.max()) + 1))
+    exponential = np.empty(drawn)
     for row in weights:
-        exponential = rng.standard_exponential(drawn)
-        each = exponential if alone else exponential[people]
-        shares = np.maximum(1.0 + (each - 1.0) * size, 0.0)
-        row[:] = shares if groups is None else np.bincount(groups, shares, len(row))
-        row /= shares.sum()
+        rng.standard_exponential(out=exponential)
+        shares = exponential if alone else exponential[people]
+        # max(1 + (shares - 1) size, 0) in place, as there are many customers
+        shares -= 1.0
+        shares *= size
+        shares += 1.0
+        np.maximum(shares, 0.0, out=shares)
+        total = shares.sum()
+        np.divide(shares if groups is None else np.bincount(groups, shares, len(row)), total, row)
     return weights

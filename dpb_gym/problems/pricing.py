@@ -10,6 +10,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, state, validation
 from dpb_gym.errors import ActionError
+from dpb_gym.overrides import overridden
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
@@ -172,6 +173,24 @@ class PricingProblem(Problem):
             cost = round_.secret["cost"]
             kernels.demand_models.net_revenues(features, theta, action, model, zeta, cost, expected)
         return Feedback(reward, demand=demand), expected
+
+    def answer_terms(self, hidden: Hidden, round_: Round) -> tuple[Any, ...] | None:
+        own = not overridden(self, PricingProblem, "respond", "check_action")
+        if not own or "cost" in round_.secret:
+            return None
+        theta = hidden["theta"]
+        features = round_.context.features
+        low, high = self.info.price_range or (0.0, 1.0)
+        lines = (-1, len(theta))
+        return (
+            features.reshape(*lines, features.shape[1]),
+            theta,
+            self._model,
+            float(self.zeta),
+            float(low),
+            float(high),
+            round_.uniform.reshape(lines),
+        )
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         if self.demand not in GLM:

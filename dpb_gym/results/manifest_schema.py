@@ -16,7 +16,7 @@ VERSION = 2
 
 
 class _Run(TypedDict, total=False):
-    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True, defer_build=True)  # type: ignore[misc]
     command: Annotated[str, Field(max_length=100_000)]
     agents: list[Text]
     failures: list[Text]
@@ -28,7 +28,7 @@ class _Run(TypedDict, total=False):
 
 
 class _Submitted(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, defer_build=True)  # type: ignore[misc]
     sender: Text
     created: Text
     agent: Texts
@@ -38,7 +38,7 @@ class _Submitted(TypedDict):
 
 
 class _Manifest(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True, defer_build=True)  # type: ignore[misc]
     protocol: Text
     suite_text: str
     created: Text

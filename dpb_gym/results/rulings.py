@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtr
 
 from dpb_gym.report.comparison_groups import questions, second, under
 from dpb_gym.report.leaderboard_data import RULINGS, RulingComparison, TaskResult
@@ -77,6 +76,8 @@ def _compare(
 
 def paired_p(differences: ArrayLike) -> float:
     """Return the two-sided p-value of Student's t test that the mean difference is zero."""
+    from scipy.special import stdtr
+
     values = np.asarray(differences, dtype=np.float64)
     n, centre = len(values), float(values.mean())
     deviation = float(values.std(ddof=1))

@@ -35,7 +35,7 @@ def printable(text: str) -> str:
 class Spec(BaseModel):
     """Immutable model; unknown keys and wrong types are rejected."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 def in_memory(value: Any) -> bool:

@@ -13,6 +13,7 @@ from dpb_data.column_reader import Array, Column, Opened
 from dpb_data.dataset_registry import read_words
 from dpb_data.rating_table import MAX_LEVELS
 from dpb_data.table_repair import Repair
+from dpb_gym.distributions import chi_squared_tail
 from dpb_gym.errors import DataError, QuestionError
 
 _ID_WORDS = read_words("id_words")
@@ -64,12 +65,31 @@ class Profile:
     @cached_property
     def distinct(self) -> int:
         """Number of different values."""
-        return len({*self.known}) if self.text else len(self.counted[0])
+        return len(self.texts) if self.text else len(self.counted[0])
+
+    @cached_property
+    def _numbered(self) -> tuple[list[str | None], Array]:
+        """The different texts in the order of the table, and each row's number among them."""
+        values = self.values.tolist()
+        texts = [*dict.fromkeys(values)]
+        place = {text: number for number, text in enumerate(texts)}
+        return texts, np.fromiter(map(place.__getitem__, values), np.int64, len(values))
+
+    @property
+    def texts(self) -> list[str]:
+        """The different known texts, in the order of the table."""
+        return [str(text) for text in self._numbered[0] if text is not None]
 
     @cached_property
     def counted(self) -> tuple[Array, Array]:
-        """The different known numbers, ascending, and how often each comes."""
-        return np.unique(self.known, return_counts=True)
+        """The different known values, ascending, and how often each comes."""
+        if not self.text:
+            return np.unique(self.known, return_counts=True)
+        texts, numbers = self._numbered
+        counts = np.bincount(numbers)[[text is not None for text in texts]]
+        known = np.array(self.texts)
+        order = np.argsort(known)
+        return known[order], counts[order]
 
     @cached_property
     def whole(self) -> bool:
@@ -92,10 +112,9 @@ class Profile:
     @cached_property
     def _codes(self) -> Array:
         if self.text:
-            place: dict[str | None, int] = {}
-            index = [place.setdefault(value, len(place)) for value in self.values.tolist()]
-            levels = np.array([*place], object).astype(str)  # each text is compared once
-            codes: Array = np.unique(levels, return_inverse=True)[1].ravel()[index]
+            texts, numbers = self._numbered
+            levels = np.array(texts, object).astype(str)  # each text is compared once
+            codes: Array = np.unique(levels, return_inverse=True)[1].ravel()[numbers]
         else:
             codes = np.unique(self.values, return_inverse=True)[1].ravel()
         codes.flags.writeable = False
@@ -267,8 +286,6 @@ def recurring_ids(
 
 def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bool:
     """Return whether values look like numbers of persons, whatever the name of the column."""
-    from scipy.special import chdtr
-
     counts = np.bincount(codes).astype(np.float64)
     d = len(counts)
     if profile.text:
@@ -278,7 +295,7 @@ def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bo
     mean = len(codes) / d
     if mean >= _FREQUENT:  # of rarer values many do not come at all
         spread = float(np.sum((counts - mean) ** 2) / mean)
-        if chdtr(d - 1, spread) < _CHANCE:
+        if 1.0 - chi_squared_tail(d - 1, spread) < _CHANCE:
             return True
     dense = float(profile.known.max() - profile.known.min()) < 1.5 * d
     if dense and d >= 2 * _FEWEST and _roughness(counts) > _ROUGH:
@@ -299,7 +316,7 @@ def _roughness(counts: Array) -> float:
 
 def _has_digits(profile: Profile) -> bool:
     """Return whether nearly all texts have a digit, as codes do."""
-    texts = {str(value) for value in profile.known}
+    texts = profile.texts
     return sum(bool(re.search("[0-9]", text)) for text in texts) > 0.9 * len(texts)
 
 

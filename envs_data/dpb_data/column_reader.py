@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data import data_files, excel_files, exported_files, json_records, table_repair
+from dpb_data.arrow_arrays import from_texts, scalar, to_numpy
 from dpb_data.arrow_errors import NO_ROWS, UNIT, explained
 from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError, ParameterError
@@ -121,11 +122,11 @@ class Opened:
     def _checked(self, column: Column, values: Any) -> Array:
         if not len(values):
             raise DataError(f"{self.where}: expected a column {column.name} with rows")
-        missing = values.is_null().to_numpy()
+        missing = to_numpy(values.is_null())
         if missing.any() and not column.nullable:
             raise self._refusal(column, int(missing.argmax()), None)
         with _expected(self.where, f"{column.name} to be {column.allowed}"):
-            read: Array = _converted(values, column.kind).to_numpy()
+            read: Array = to_numpy(_converted(values, column.kind))
         if read.dtype.kind in "iuf":
             wrong = column.wrong(read) & ~missing
             if column.kind == "flag":
@@ -163,7 +164,11 @@ def _converted(values: Any, kind: str) -> Any:
     whole, number, text = pa.int64(), pa.float64(), pa.string()
     if kind == "flag":
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
-        return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1).cast(whole)
+        return (
+            pc.index_in(plain, value_set=from_texts(_FLAGS))
+            .fill_null(scalar(-1, "int32"))
+            .cast(whole)
+        )
     if kind in ("integer", "number"):
         return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
     date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")

@@ -170,8 +170,9 @@ def _same_at_each(own: Profile, cause: Profile) -> bool:
 
 def _order(profile: Profile) -> tuple[int, str]:
     """Return how often the most frequent value comes, and a digest of all values."""
-    values = np.sort(profile.known.astype(str) if profile.text else profile.known)
-    most = int(np.unique(values, return_counts=True)[1].max())
+    distinct, counts = profile.counted
+    values = np.repeat(distinct, counts)
+    most = int(counts.max())
     return most, hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 

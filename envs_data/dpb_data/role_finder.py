@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpb_data.reading_questions import (
 from dpb_data.wide_choices import (
     MOST_ALTERNATIVES,
     Layout,
+    letter_choices,
     names_columns,
     wide_layout,
 )
@@ -101,9 +103,7 @@ class RoleFinder:
             name
             for name, profile in self.profiles.items()
             if profile.text and 2 <= profile.distinct <= MOST_ALTERNATIVES
-            and names_columns(
-                [*dict.fromkeys(map(str, profile.known))], [c for c in others if c != name]
-            )
+            and names_columns(profile.texts, [c for c in others if c != name])
         ]  # fmt: skip
 
     def layout(self) -> TableLayout | None:
@@ -169,7 +169,11 @@ class RoleFinder:
             f"{', '.join(self.opened.columns[:30])} are not known by their names"
             f"{f', but {seen}' if seen else ''}. What is a row?"
         )
-        self._ask(layout_question(text, allowed, self.candidates, self.profiles))
+        question = layout_question(text, allowed, self.candidates, self.profiles)
+        known_by_letters = []
+        if any(table.name == "wide choices" for table in allowed):
+            known_by_letters = letter_choices(self.profiles)
+        self._ask(replace(question, answers=(*known_by_letters, *question.answers)))
         return None
 
     def columns(self, layout: TableLayout) -> dict[str, Any]:

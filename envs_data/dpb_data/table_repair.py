@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data.arrow_arrays import from_numpy, scalar, to_numpy
 from dpb_data.questions import Answer, Question
 from dpb_data.response_words import outcomes, read_success, success_question
 from dpb_data.text_columns import SYMBOLS, TextColumn, days, mark_question
@@ -167,19 +168,19 @@ class Repair:
         below = BELOW.get(codes) if isinstance(codes, str) else None
         listed = codes if isinstance(codes, (list, tuple)) else [codes]
         try:
-            wanted = pa.array([] if below else [float(code) for code in listed], pa.float64())
+            wanted = from_numpy(np.array([] if below else [float(c) for c in listed], np.float64))
             numbers = values.cast(pa.float64())
         except (TypeError, ValueError):
             raise ParameterError(
                 f"absent=: {name} of {where} and its codes must be numbers, got {codes!r}"
             ) from None
-        known = numbers.fill_null(1.0).to_numpy()
+        known = to_numpy(numbers.fill_null(scalar(1.0)))
         coded = pa.chunked_array([below(known)]) if below else pc.is_in(numbers, wanted)
         count = int(pc.sum(coded).as_py() or 0)
         if not count:
             raise ParameterError(f"absent=: no value of {name} in {where} is {codes!r}")
         self.note(f"{name}: {', '.join(map(str, listed))} read as missing", count)
-        return pc.if_else(coded, pa.scalar(None, pa.float64()), numbers)
+        return pc.if_else(coded, pa.nulls(1, pa.float64())[0], numbers)
 
     def _number(self, text: TextColumn, marks: set[str]) -> Any:
         """Return the numbers of a text column, with null where there is none."""
@@ -196,20 +197,24 @@ class Repair:
         fits = text.fits[mark]
         grouped = fits & text.contains(other)
         plain = pc.replace_substring(text.bare, other, "")
-        values = pc.if_else(fits, pc.replace_substring(plain, mark, "."), None)
+        values = pc.if_else(from_numpy(fits), pc.replace_substring(plain, mark, "."), None)
         if text.unit == "%" and text.name in self.shares:
             self.note(f"{text.name}: percentages read as shares", text.units)
-            return pc.divide(values.cast("float64"), 100.0)
+            return pc.divide(values.cast("float64"), scalar(100.0))
         if text.unit:
             self.unit[text.name] = SYMBOLS.get(text.unit, text.unit)
             self.note(f"{text.name}: {text.unit} removed", text.units)
+        if text.piece:
+            self.note(f"{text.name}: {text.piece} removed", len(values) - values.null_count)
         if mark == ",":
             self.note(f"{text.name}: decimal comma read", int((fits & text.contains(",")).sum()))
         self.note(f"{text.name}: separators of thousands removed", int(grouped.sum()))
         self.note(f"{text.name}: yes and no read as 1 and 0", text.words)
         self.note(f"{text.name}: words for 'from' before numbers removed", text.begun)
         wrong = ~fits & ~text.absent
-        some = ", ".join(sorted({repr(v) for v in text.trimmed.filter(wrong)[:3].to_pylist()}))
+        some = ", ".join(
+            sorted({repr(v) for v in text.trimmed.filter(from_numpy(wrong))[:3].to_pylist()})
+        )
         self.note(f"{text.name}: {some} taken as missing, since the others are numbers",
                   int(wrong.sum()))  # fmt: skip
         return values.cast("float64")
@@ -241,14 +246,14 @@ class Repair:
             return clean
         dropped = np.zeros(lengths.pop(), np.bool_)
         for name, values in clean.items():
-            absent = values.is_null(nan_is_null=True).to_numpy()
+            absent = to_numpy(values.is_null(nan_is_null=True))
             if not absent.any() or name in free:
                 continue
             if self.missing == "median" and kinds[name] == "any" and not absent.all():
                 number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
-                known = values.filter(~absent)
-                new = float(np.median(known.to_numpy())) if number else "missing"
-                clean[name] = pc.if_else(absent, pa.scalar(new), values)
+                known = values.filter(from_numpy(~absent))
+                new = float(np.median(to_numpy(known))) if number else "missing"
+                clean[name] = pc.if_else(from_numpy(absent), pa.scalar(new), values)
                 self.note(f"{name}: missing values replaced by {new!r}", int(absent.sum()))
             elif self.missing != "error":
                 self.note(f"{name}: rows without a value left out", int(absent.sum()))
@@ -256,7 +261,8 @@ class Repair:
         self.check_dropped(dropped, where)
         if dropped.any():
             self.rows = np.flatnonzero(~dropped)
-            clean = {name: values.filter(~dropped) for name, values in clean.items()}
+            rest = from_numpy(~dropped)
+            clean = {name: values.filter(rest) for name, values in clean.items()}
         return clean
 
     def check_dropped(self, dropped: NDArray[np.bool_], where: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data.arrow_arrays import from_numpy, from_texts, scalar, to_numpy
 from dpb_data.questions import Answer, Question
 from dpb_data.response_words import ABSENT, NO, YES
 from dpb_gym.errors import DataError
@@ -19,6 +20,8 @@ UNIT = (
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
 )
 _PER = "(?: ?/ ?\\pL+\\.?| (?:per|pro|je|par|por) \\pL+\\.?)?"
+_PIECE = "^[+-]?[0-9][0-9.,]*( ?/ ?\\pL+\\.?)$"
+"""A number without a currency per piece, such as 12,90/Stk."""
 _FROM = f"(?i)^(?:ab|von|from|dès|desde|vanaf|à partir de) ((?:{UNIT})? ?[0-9].*)$"
 """Words for from before a number, which is the price that was shown."""
 SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "US$": "USD"}
@@ -47,6 +50,7 @@ class TextColumn:
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
         begun: Number of values such as "ab 12,90", from 12.90.
+        piece: End of all values such as "/Stk" of 12,90/Stk, or empty.
         number: The values as numbers if all of them are plain ones such as 1234.5, else None.
     """
 
@@ -61,11 +65,12 @@ class TextColumn:
         self.units = 0
         self.words = 0
         self.begun = 0
+        self.piece = ""
         if numbers is None:
             self._read()
         else:
             self._bare = self._trimmed = self._levels.texts
-            self._absent = self._bare.is_null().to_numpy(zero_copy_only=False)
+            self._absent = to_numpy(self._bare.is_null())
             fits = ~self._absent
             comma = self._fit(",") if self._has(".").any() else fits
             self._fits = {".": fits, ",": comma}
@@ -90,23 +95,37 @@ class TextColumn:
 
         trimmed = pc.utf8_trim_whitespace(self._levels.texts)
         lower = pc.utf8_lower(trimmed)
-        absent = pc.or_(pc.is_in(lower, pa.array(ABSENT)), trimmed.is_null())
-        self._absent = absent.to_numpy(zero_copy_only=False)
-        self._trimmed = pc.if_else(absent, None, trimmed)
-        yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
-        number = pc.replace_substring_regex(self._trimmed, _FROM, "\\1")
-        spaced = pc.replace_substring_regex(number, f"(?i){UNIT}{_PER}", "")
+        absent = pc.or_(pc.is_in(lower, from_texts(ABSENT)), trimmed.is_null())
+        self._absent = to_numpy(absent)
+        self._trimmed = pc.if_else(absent, pa.nulls(1, pa.string())[0], trimmed)
+        yes, no = (pc.is_in(lower, from_texts(words)) for words in (YES, NO))
+        unbegun = pc.replace_substring_regex(self._trimmed, _FROM, "\\1")
+        spaced = pc.replace_substring_regex(unbegun, f"(?i){UNIT}{_PER}", "")
+        self.piece = self._piece(spaced, absent)
+        if self.piece:
+            spaced = pc.replace_substring(spaced, self.piece, "")
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
-        self._bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
+        zero, one = from_texts(("0", "1"))
+        self._bare = pc.if_else(yes, one, pc.if_else(no, zero, bare))
         some = _mask(pc.match_substring_regex(self._bare, "[0-9]"))
         self._fits = {mark: self._fit(mark) & some for mark in _FORMS}
         fits = self._fits["."] | self._fits[","]
-        signed = _mask(pc.not_equal(spaced, number)) & fits
-        begun = _mask(pc.not_equal(number, self._trimmed)) & fits
+        signed = _mask(pc.not_equal(spaced, unbegun)) & fits
+        begun = _mask(pc.not_equal(unbegun, self._trimmed)) & fits
         self.unit = self._unit(signed)
         self.units = int(self._levels.counts[signed].sum())
         self.begun = int(self._levels.counts[begun].sum())
         self.words = int(self._levels.counts[_mask(pc.or_(yes, no))].sum())
+
+    def _piece(self, texts: Any, absent: Any) -> str:
+        """Return what all texts end in after a number and a slash, or an empty text."""
+        import pyarrow.compute as pc
+
+        known = texts.filter(pc.invert(absent))
+        if not len(known) or not pc.all(pc.match_substring_regex(known, _PIECE)).as_py():
+            return ""
+        ends = pc.replace_substring_regex(known, "^[+-]?[0-9.,]+", "").unique().to_pylist()
+        return str(ends[0]) if len(ends) == 1 else ""
 
     def _expand(self) -> None:
         """Set the attributes of rows from those of their different texts."""
@@ -135,7 +154,7 @@ class TextColumn:
 
         code = pc.and_(
             pc.match_substring_regex(self._trimmed, _CODE),
-            pc.greater_equal(pc.utf8_length(self._trimmed), _SHORTEST_CODE),
+            pc.greater_equal(pc.utf8_length(self._trimmed), scalar(_SHORTEST_CODE, "int32")),
         )
         return int(self._levels.counts[_mask(code)].sum())
 
@@ -144,7 +163,7 @@ class TextColumn:
         return self._levels.mask(self._has(mark))
 
     def _unit(self, signed: NDArray[np.bool_]) -> str | None:
-        some = self._trimmed.filter(signed).unique().to_pylist()
+        some = self._trimmed.filter(from_numpy(signed)).unique().to_pylist()
         units = {m.upper() for text in some for m in re.findall(f"(?i){UNIT}", text)}
         names = {SYMBOLS.get(unit, unit) for unit in units}
         if len(names) > 1 and len(some) > 1:
@@ -201,7 +220,7 @@ class _Levels:
         if len(head.unique()) > len(head) * _RECURRING:
             return cls(whole, None, np.ones(len(whole), np.int64))
         coded = whole.dictionary_encode(null_encoding="encode")
-        counts = np.bincount(coded.indices.to_numpy(), minlength=len(coded.dictionary))
+        counts = np.bincount(to_numpy(coded.indices), minlength=len(coded.dictionary))
         return cls(coded.dictionary, coded.indices, counts)
 
     def rows(self, values: Any) -> Any:
@@ -214,13 +233,15 @@ class _Levels:
 
     def mask(self, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of rows ``(n,)`` from one of their texts ``(m,)``."""
-        return values if self.index is None else values[self.index.to_numpy()]
+        return values if self.index is None else values[to_numpy(self.index)]
 
 
 def _mask(values: Any) -> NDArray[np.bool_]:
     """Return Arrow booleans as a mask; false for null."""
-    filled = values.fill_null(False)
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.bool_)
+    import pyarrow.compute as pc
+
+    known = pc.and_kleene(values, values.is_valid())
+    return np.asarray(to_numpy(known), np.bool_)
 
 
 def _plain_numbers(levels: _Levels) -> Any:
@@ -257,7 +278,7 @@ def days(moments: Any) -> Any:
     import pyarrow.compute as pc
 
     seconds = moments.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
-    return pc.divide(seconds.cast(pa.float64()), 86400.0)
+    return pc.divide(seconds.cast(pa.float64()), scalar(86400.0))
 
 
 def unit_of_name(name: str) -> str:

@@ -39,11 +39,12 @@ DEEP = {"ppo", "dqn", "sac"}
 SINGLE = {
     "adaprivate-user-ts", "adaprivate-user-ucb", "best-fixed-price", "dpmnl", "dpmnl-approx",
     "fixed-price", "greedy-mnl", "ofu-mnl-plus", "one-pass-sparse", "one-pass-sparse-joint",
-    "oracle", "private-pricing", "random", "resolving-mnl", "resolving-pricing", "ts-mnl",
-    "ucb-mnl",
+    "oracle", "resolving-mnl", "resolving-pricing", "ts-mnl", "ucb-mnl",
 }  # fmt: skip
 """Agents that play round by round. Named, because to ask them all takes seconds of every run."""
-SINGLE_THERE = {("one-pass-linear-joint", "multi-armed")}
+SINGLE_THERE = {("one-pass-linear-joint", "multi-armed")} | {
+    ("random", environment) for environment in ENVIRONMENTS if environment != "pricing"
+}
 
 
 @functools.cache
@@ -124,7 +125,7 @@ def points():
             {key: value},
             marks=() if value == values[-1] and number % 2 == 0 else pytest.mark.long,
         )
-        for name in sorted({name for name, _ in players()})
+        for name in sorted({name for name, _ in players()} - {"random"})  # has no parameters
         for number, (key, values) in enumerate(read_grid(agent_spec(name)).items())
         for value in values
     ]
@@ -211,7 +212,7 @@ def test_mixed_agents_play_as_many_rounds_as_a_short_stretch_has(monkeypatch):
     def run():
         result = dpb_gym.evaluate(
             "DPB/Pricing-v0",
-            ["random", "one-pass-pricing"],
+            ["best-fixed-price", "one-pass-pricing"],
             horizon=200,
             replicates=3,
             budgets=["rho=2"],

@@ -75,6 +75,23 @@ def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
 
 
 @jit
+def store_rounds(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
+    """`store` records of n rounds ``(n, B, ...)`` in columns from `at` on.
+
+    Returns:
+        The status of the last round, and the number of rounds that are stored.
+    """
+    if not len(features) == len(price) == len(demand):
+        return SHAPE, 0
+    for i in range(price.shape[0]):
+        record = (features[i], price[i], demand[i])
+        status = store(*record, at + i, low, high, ball, unit, xs, ps, ys)
+        if status:
+            return status, i
+    return 0, price.shape[0]
+
+
+@jit
 def grown(gram, shift, rise, sign, logdet, due):
     """Set due[b] to det(gram[b] + shift I) > exp(rise) sign[b] exp(logdet[b]), for any signs.
 

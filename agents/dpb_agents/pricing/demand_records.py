@@ -92,27 +92,40 @@ class DemandRecords:
             HorizonExceeded: If the horizon is full.
             ParameterError: If a number is not finite or a shape is wrong; nothing is stored.
         """
-        if self.count == self.horizon:
+        self.add_rounds(features[None], price[None], demand[None])
+
+    def add_rounds(self, features: Array, price: Array, demand: Array) -> None:
+        """Store records of n rounds: x ``(n, B, d - 1)``, price and demand ``(n, B)``; see `add`.
+
+        Rounds before an invalid one are stored.
+        """
+        n = len(price)
+        if self.count + n > self.horizon:
             raise HorizonExceeded(f"these records were declared for {self.horizon} rounds")
         # Counted all the same, because the horizon limits rounds.
         if self._dropped:
-            self.count += 1
+            self.count += n
             return
-        if self.count == self.price.shape[1]:
-            self._resize(min(self.horizon, 2 * self.count))
+        capacity = self.price.shape[1]
+        while capacity < self.count + n:
+            capacity = min(self.horizon, 2 * capacity)
+        if capacity > self.price.shape[1]:
+            self._resize(capacity)
         xs, ps, ys, unit, at = self.stored
         limits = (*self._bounds, self._ball, unit)
-        bad = agent_kernels.demand.store(features, price, demand, at, *limits, xs, ps, ys)
+        bad, stored = agent_kernels.demand.store_rounds(
+            features, price, demand, at, *limits, xs, ps, ys
+        )
+        self.count += stored
         if bad == agent_kernels.demand.SHAPE:
             B, _, m = self.features.shape
             raise ParameterError(
                 f"features, price and demand must have shapes {(B, m)}, {(B,)} and {(B,)}, got "
-                f"{features.shape}, {price.shape} and {demand.shape}"
+                f"{features.shape[1:]}, {price.shape[1:]} and {demand.shape[1:]}"
             )
         if bad:
             name = ("features", "price", "demand")[bad - 1]
             raise ParameterError(f"{name} must be finite, got NaN or infinity")
-        self.count += 1
 
     @property
     def stored(self) -> tuple[Array, Array, Array, float, int]:
@@ -203,12 +216,21 @@ class ExactMLE:
             HorizonExceeded: If the horizon is full.
             ParameterError: If a number is not finite; nothing is stored.
         """
+        self.add_rounds(features[None], price[None], demand[None])
+
+    def add_rounds(self, features: Array, price: Array, demand: Array) -> None:
+        """Store records of n rounds; see `DemandRecords.add_rounds`."""
         records = self.records
-        if self.count == self._horizon:
+        n = len(price)
+        if self.count + n > self._horizon:
             raise HorizonExceeded(f"these records were declared for {self._horizon} rounds")
-        if records.count == records.horizon:
-            self._fold()
-        records.add(features, price, demand)
+        start = 0
+        while start < n:
+            if records.count == records.horizon:
+                self._fold()
+            part = slice(start, min(n, start + records.horizon - records.count))
+            records.add_rounds(features[part], price[part], demand[part])
+            start = part.stop
 
     def memory(self, rounds: int | None = None) -> int:
         """Return the bytes of the stored records; see `Releaser.memory`."""
@@ -263,15 +285,16 @@ class DemandFit:
 
     def add(self, rows: Array) -> None:
         """Add one row per replicate, ``(B, d + 1)``."""
-        self.rounds += 1
-        if self.most is None or self.rounds <= self.most:
-            parts = (rows[:, :-2], rows[:, -2], rows[:, -1])
-            self.estimator.add(*map(np.ascontiguousarray, parts))
+        self.add_rounds(rows[None])
 
     def add_rounds(self, rows: Array) -> None:
         """Add the rows of several rounds, ``(n, B, d + 1)``."""
-        for each in rows:
-            self.add(each)
+        wanted = len(rows) if self.most is None else max(0, self.most - self.rounds)
+        self.rounds += len(rows)
+        rows = rows[:wanted]
+        if len(rows):
+            parts = (rows[:, :, :-2], rows[:, :, -2], rows[:, :, -1])
+            self.estimator.add_rounds(*map(np.ascontiguousarray, parts))
 
     def release(self, due: Array) -> Array:
         """Return estimates ``(B, d)``, updated where `due`."""

@@ -71,6 +71,10 @@ class PrivateMLE(Minimiser):
         """Store one record per replicate; see `Estimator.add`."""
         self.records.add(features, price, demand)
 
+    def add_rounds(self, features: Array, price: Array, demand: Array) -> None:
+        """Store the records of n rounds; see `DemandRecords.add_rounds`."""
+        self.records.add_rounds(features, price, demand)
+
     def release(self, due: Array) -> Array:
         """Return private estimates ``(B, d)``, updated where `due`; see `Minimiser.release`."""
         estimates = super().release(due)
