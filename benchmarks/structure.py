@@ -234,8 +234,7 @@ def calls_before_act() -> list[str]:
     import dpb_gym
 
     def call() -> None:
-        # random prices are played without `act`
-        dpb_gym.evaluate("DPB/Pricing-v0", {"Best": "oracle"}, horizon=20, replicates=2)
+        dpb_gym.evaluate("DPB/Pricing-v0", {"Random": "random"}, horizon=20, replicates=2)
 
     call()
     return traced(call, lambda frame: True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -12,28 +11,10 @@ from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.errors import TypingError
 from numba.core.typed_passes import NopythonTypeInference
-from numba.np import linalg
 
 from dpb_gym.kernel_cache import cached
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _import_array_functions() -> None:
-    """Import numba's array functions without SciPy's BLAS, which they only look for.
-
-    Importing it takes as long as importing a third of numba. SciPy is a dependency, and numba
-    imports it where compiled code multiplies matrices.
-    """
-    look = linalg.ensure_blas
-    linalg.ensure_blas = lambda: None
-    try:
-        importlib.import_module("numba.np.arraymath")
-    finally:
-        linalg.ensure_blas = look
-
-
-_import_array_functions()
 
 
 # No fast-math and no threads: bits are exact. No wrapper for C: nothing calls it.

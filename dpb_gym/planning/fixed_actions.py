@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.distributions import student_quantile
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.kinds import log_form
 from dpb_gym.report.leaderboard_data import Interval
@@ -96,10 +95,12 @@ def ratio_interval(draws: Array, freedom: float, confidence: float = CONFIDENCE)
         freedom: Degrees of freedom.
         confidence: In (0, 1).
     """
+    from scipy.special import stdtrit
+
     logs = np.log(np.maximum(draws, 1e-300))
     middle = float(np.median(logs))
     rest = logs - middle
     below, above = (np.sqrt(np.mean(rest[sign * rest >= 0.0] ** 2)) for sign in (-1, 1))
-    times = float(student_quantile(freedom, 0.5 + 0.5 * confidence))
+    times = float(stdtrit(freedom, 0.5 + 0.5 * confidence))
     ends = np.exp([middle, middle - times * below, middle + times * above])
     return Interval(*map(float, ends))

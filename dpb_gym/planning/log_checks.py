@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import chdtrc
 
-from dpb_gym.distributions import chi_squared_tail
-from dpb_gym.planning.tree_predictions import boosted_chances
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.kinds import kind_of, log_form
 from dpb_gym.problems.price_curve import equal_rows
@@ -48,7 +47,7 @@ def calibration_doubt(chance: Array, hit: Array) -> str:
     variance = np.array([(chance[p] * (1.0 - chance[p])).sum() for p in parts])
     seen = np.array([hit[p].sum() for p in parts])
     distance = float(np.sum((seen - expected) ** 2 / np.maximum(variance, 1e-12)))
-    if chi_squared_tail(len(parts), distance) >= DOUBT:
+    if chdtrc(len(parts), distance) >= DOUBT:
         return ""
     k = int(np.argmax((seen - expected) ** 2 / np.maximum(variance, 1e-12)))
     return (
@@ -72,12 +71,20 @@ def _against_others(problem: Any, hit: Array) -> str:
         other = _shares(place[~held], fit.chosen[~held], len(first))[place[held]]
         chance = fit.chance
     else:
+        try:
+            from sklearn.ensemble import HistGradientBoostingClassifier
+        except ImportError:
+            return (
+                "the model was not compared with a flexible one, which needs the extra [data]: "
+                "pip install 'dpb-gym[data]'"
+            )
         what = "boosted trees predict"
         train = np.flatnonzero(~held)
         train = train[:: -(-len(train) // _MOST_ROWS)]
+        model = HistGradientBoostingClassifier(max_iter=100, random_state=0, early_stopping=False)
+        model.fit(problem.rows[train], fit.chosen[train])
         step = -(-len(hit) // _MOST_ROWS)
-        asked = problem.rows[held][::step]
-        other = boosted_chances(problem.rows[train], fit.chosen[train], asked)
+        other = model.predict_proba(problem.rows[held][::step])[:, 1]
         chance = fit.chance[::step]
         hit = hit[::step]
     better = _log_chance(other, hit) - _log_chance(chance, hit)

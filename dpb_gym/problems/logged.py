@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.random import Generator
+from scipy.special import chdtrc
 
 from dpb_gym import kernels, portable, validation
-from dpb_gym.distributions import chi_squared_tail
 from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.privacy import Budget
 from dpb_gym.problems import logged_figures
@@ -1110,7 +1110,7 @@ def _rate_doubt(rates: Mapping[str, tuple[float, float, float, float]]) -> list[
         for item, (fitted, seen, low, high) in rates.items()
     }
     distance = sum(gap**2 for gap in gaps.values())
-    if chi_squared_tail(len(gaps), distance) >= 0.05:
+    if chdtrc(len(gaps), distance) >= 0.05:
         return []
     worst = max(gaps, key=lambda item: abs(gaps[item]))
     fitted, seen, low, high = rates[worst]

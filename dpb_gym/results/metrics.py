@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym.distributions import student_quantile
 from dpb_gym.errors import ParameterError
 from dpb_gym.report.leaderboard_data import UNBOUNDED, Interval, Normalisation
 
@@ -44,7 +43,9 @@ def _spread(sample: Floats, cut: float) -> tuple[Floats, Floats, int]:
 def _half(
     variance: Floats | float, freedom: float, confidence: float = CONFIDENCE
 ) -> Floats:  # fmt: skip
-    return np.asarray(student_quantile(freedom, 0.5 + 0.5 * confidence) * np.sqrt(variance))
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(freedom, 0.5 + 0.5 * confidence) * np.sqrt(variance))
 
 
 def grouped(

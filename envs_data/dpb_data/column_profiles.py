@@ -13,7 +13,6 @@ from dpb_data.column_reader import Array, Column, Opened
 from dpb_data.dataset_registry import read_words
 from dpb_data.rating_table import MAX_LEVELS
 from dpb_data.table_repair import Repair
-from dpb_gym.distributions import chi_squared_tail
 from dpb_gym.errors import DataError, QuestionError
 
 _ID_WORDS = read_words("id_words")
@@ -286,6 +285,8 @@ def recurring_ids(
 
 def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bool:
     """Return whether values look like numbers of persons, whatever the name of the column."""
+    from scipy.special import chdtr
+
     counts = np.bincount(codes).astype(np.float64)
     d = len(counts)
     if profile.text:
@@ -295,7 +296,7 @@ def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bo
     mean = len(codes) / d
     if mean >= _FREQUENT:  # of rarer values many do not come at all
         spread = float(np.sum((counts - mean) ** 2) / mean)
-        if 1.0 - chi_squared_tail(d - 1, spread) < _CHANCE:
+        if chdtr(d - 1, spread) < _CHANCE:
             return True
     dense = float(profile.known.max() - profile.known.min()) < 1.5 * d
     if dense and d >= 2 * _FEWEST and _roughness(counts) > _ROUGH:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dpb_gym.agent import Agent
@@ -25,17 +23,10 @@ class RandomPolicy(Agent):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem, self._kind = problem, kind_of(problem.kind)
         self._uniforms = streams.uniforms(*self._kind.action_shape(problem))
-        self.stretches = self._kind.one_price and problem.delay is None
 
     def act(self, context: Context) -> Array:
         offer = () if context.available is None else (context.available,)
         return self._kind.random(self._problem, self._uniforms.next(), *offer)
-
-    def play(self, rounds: Any) -> Array:
-        n, _ = rounds.shape
-        actions = self._kind.random(self._problem, self._uniforms.take(n))
-        rounds.answer(slice(0, n), actions, lambda feedback: feedback.reward)
-        return actions
 
     def probabilities(self, context: Context) -> Array | None:
         if self._problem.kind != "recommendation":
