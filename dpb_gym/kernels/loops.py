@@ -181,7 +181,7 @@ FOLLOW = """if follow:
 STOP = """if due(c, r, t + i):
                 stop = True
         if stop:
-            return OK, i + 1, all_exist"""
+            return OK, i + 1{and_more}"""
 DUE = '''
 
 @vectorised
@@ -343,9 +343,9 @@ def loops(
             directed, second, public, f"r, t + i, {x}, price, 1 * bought, repeats[i, b]", deep
         ),
         "price_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, price)",
-        "price_end": STOP if stops else "pass",
+        "price_end": STOP.format(and_more="") if stops else "pass",
         "table_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, action)",
-        "table_end": STOP if stops else FOLLOW if follow else "pass",
+        "table_end": STOP.format(and_more=", all_exist") if stops else FOLLOW if follow else "pass",
     }
     optional = (
         (SEE, functions.see),

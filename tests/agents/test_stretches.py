@@ -39,12 +39,11 @@ DEEP = {"ppo", "dqn", "sac"}
 SINGLE = {
     "adaprivate-user-ts", "adaprivate-user-ucb", "best-fixed-price", "dpmnl", "dpmnl-approx",
     "fixed-price", "greedy-mnl", "ofu-mnl-plus", "one-pass-sparse", "one-pass-sparse-joint",
-    "oracle", "resolving-mnl", "resolving-pricing", "ts-mnl", "ucb-mnl",
+    "oracle", "private-pricing", "random", "resolving-mnl", "resolving-pricing", "ts-mnl",
+    "ucb-mnl",
 }  # fmt: skip
 """Agents that play round by round. Named, because to ask them all takes seconds of every run."""
-SINGLE_THERE = {("one-pass-linear-joint", "multi-armed")} | {
-    ("random", environment) for environment in ENVIRONMENTS if environment != "pricing"
-}
+SINGLE_THERE = {("one-pass-linear-joint", "multi-armed")}
 
 
 @functools.cache
@@ -125,7 +124,7 @@ def points():
             {key: value},
             marks=() if value == values[-1] and number % 2 == 0 else pytest.mark.long,
         )
-        for name in sorted({name for name, _ in players()} - {"random"})  # has no parameters
+        for name in sorted({name for name, _ in players()})
         for number, (key, values) in enumerate(read_grid(agent_spec(name)).items())
         for value in values
     ]
@@ -212,7 +211,7 @@ def test_mixed_agents_play_as_many_rounds_as_a_short_stretch_has(monkeypatch):
     def run():
         result = dpb_gym.evaluate(
             "DPB/Pricing-v0",
-            ["best-fixed-price", "one-pass-pricing"],
+            ["random", "one-pass-pricing"],
             horizon=200,
             replicates=3,
             budgets=["rho=2"],

@@ -181,7 +181,6 @@ class PrivatePricing(WarmStart):
         self._sign = np.ones(B)
         self._logdet = np.zeros(B)
         self._freeze(np.ones(B, bool), np.zeros((B, d, d)))
-        self.stretches = problem.delay is None and not self.gamma and not self.literal
 
     @property
     def updates(self) -> Array:
@@ -219,59 +218,6 @@ class PrivatePricing(WarmStart):
         agent_kernels.demand.demand_vectors(features, price, self._phi)
         known.gram.add(self._ones, self._phi)
         self._rounds += 1
-        self._update()
-
-    def play(self, rounds: Any) -> Array:
-        n, B = rounds.shape
-        actions = np.empty((n, B))
-        start = 0
-        while start < n:
-            stop = min(n, start + self._until_update())
-            part = slice(start, stop)
-            features = rounds.context.features[part]
-            actions[part] = self._prices(features)
-            played, demand, seen = rounds.answer(part, actions[part], lambda f: f.demand)
-            self._add_rounds(features * seen[:, :, None], played * seen, demand * seen)
-            start = stop
-        return actions
-
-    def _until_update(self) -> int:
-        """Return the number of rounds in which prices and sums of the Gram matrix do not change."""
-        if self._finished:
-            return max(1, self._horizon - self._rounds)
-        explore = self._start.shape[1]
-        until = self._every - self._rounds % self._every
-        return min(until, explore - self._rounds) if self._rounds < explore else until
-
-    def _prices(self, features: Array) -> Array:
-        """Return the prices of rounds without an update ``(n, B)``; see `act`."""
-        n, B, m = features.shape
-        if self._rounds < self._start.shape[1]:
-            return self._start[:, self._rounds : self._rounds + n].T
-        price = np.empty(n * B)
-        theta = np.tile(self._theta, (n, 1))
-        known = (features.reshape(-1, m), theta, self._model, self._zeta)
-        kernels.demand_models.best_prices(*known, price, np.empty(n * B))
-        return price.reshape(n, B)
-
-    def _add_rounds(self, features: Array, price: Array, demand: Array) -> None:
-        """Learn from rounds without an update, and update after them; see `observe`."""
-        n, B, m = features.shape
-        self._rounds += n
-        if self._finished:
-            if self._rounds > self._horizon:
-                raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
-            return
-        known = self._releasers
-        known.estimator.add_rounds(features, price, demand)
-        phi = np.empty((n * B, m + 1))
-        agent_kernels.demand.demand_vectors(features.reshape(-1, m), price.ravel(), phi)
-        known.gram.add_rounds(np.ones((n, B)), phi.reshape(n, B, m + 1))
-        self._update()
-
-    def _update(self) -> None:
-        """Lines 6 to 9, after the records of a round: new estimates where det V has grown."""
-        known = self._releasers
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
             return
 
