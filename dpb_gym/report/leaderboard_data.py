@@ -36,9 +36,7 @@ _Class = TypeVar("_Class", bound=type)
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def model(cls: _Class) -> _Class:
     """Make a frozen pydantic dataclass that raises `ParameterError`."""
-    # validators are built when an object is made first: commands on logs make none
-    config = pydantic.ConfigDict(defer_build=True)
-    made = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
+    made = pydantic.dataclasses.dataclass(frozen=True)(cls)
     init = made.__init__
 
     @functools.wraps(init)
