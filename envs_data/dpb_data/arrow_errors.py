@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dpb_data import data_files
 from dpb_data.table_column import Column
+from dpb_gym.errors import DataError
 
 UNIT = "\x1f"
 """Replaces a separator of several characters for Arrow, which takes one."""
@@ -30,3 +31,11 @@ def explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str:
     column = columns[int(parts["column"])]
     actual = data_files.shorten(value[1]) if value else parts["what"]
     return f"{line}expected {column.name} to be {column.allowed}, found {actual}"
+
+
+def with_short_separator(raw: bytes, delimiter: str, where: str) -> bytes:
+    """Return a file whose separator of several characters is replaced by `UNIT`."""
+    if UNIT.encode() in raw:
+        line = raw.count(b"\n", 0, raw.index(UNIT.encode())) + 1
+        raise DataError(f"{where}: line {line}: found a control character (0x1f)")
+    return raw.replace(delimiter.encode(), UNIT.encode())

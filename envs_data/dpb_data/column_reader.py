@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpb_data import data_files, excel_files, exported_files, json_records, table_repair
 from dpb_data.arrow_arrays import from_texts, scalar, to_numpy
-from dpb_data.arrow_errors import NO_ROWS, UNIT, explained
+from dpb_data.arrow_errors import NO_ROWS, UNIT, explained, with_short_separator
 from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError, ParameterError
 
@@ -164,13 +164,12 @@ def _converted(values: Any, kind: str) -> Any:
     whole, number, text = pa.int64(), pa.float64(), pa.string()
     if kind == "flag":
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
-        return (
-            pc.index_in(plain, value_set=from_texts(_FLAGS))
-            .fill_null(scalar(-1, "int32"))
-            .cast(whole)
-        )
-    if kind in ("integer", "number"):
-        return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
+        places = pc.index_in(plain, value_set=from_texts(_FLAGS))
+        return places.fill_null(scalar(-1, "int32")).cast(whole)
+    if kind == "integer":
+        return values.cast(whole)
+    if kind == "number":
+        return values.cast(number, safe=False)
     date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
     ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": (), "code": ()}
     if pa.types.is_temporal(values.type):
@@ -178,8 +177,8 @@ def _converted(values: Any, kind: str) -> Any:
     for way in ways.get(kind, ((whole,), (date,), (local,))):
         converted = values
         try:
+            safe = kind not in ("time", "any")
             for target in way:
-                safe = kind not in ("time", "any")
                 converted[:1].cast(target, safe=safe)  # fail early: a column fails only at its end
                 converted = converted.cast(target, safe=safe)
         except (pa.ArrowException, NotImplementedError):
@@ -353,7 +352,7 @@ def open_csv(
     header = above if names else 1 + above
     header_names = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:
-        raw = _with_short_separator(raw, delimiter, where)
+        raw = with_short_separator(raw, delimiter, where)
     unique = [name or f"unnamed {i}" for i, name in enumerate(header_names)]
 
     def read(columns: Sequence[Column]) -> Any:
@@ -393,11 +392,3 @@ def open_csv(
 
     name = where.replace("!", "/").replace(os.sep, "/").rsplit("/", 1)[-1].split(".")[0]
     return Opened(name, where, header_names, read, "line", 1 + header)
-
-
-def _with_short_separator(raw: bytes, delimiter: str, where: str) -> bytes:
-    """Return a file whose separator of several characters is replaced by `UNIT`."""
-    if UNIT.encode() in raw:
-        line = raw.count(b"\n", 0, raw.index(UNIT.encode())) + 1
-        raise DataError(f"{where}: line {line}: found a control character (0x1f)")
-    return raw.replace(delimiter.encode(), UNIT.encode())

@@ -11,6 +11,7 @@ import numpy as np
 from dpb_data.column_profiles import Profile, is_id_name
 from dpb_data.column_reader import Array, Opened
 from dpb_data.column_roles import ROLES, TABLES, TableLayout, named_columns
+from dpb_data.lettered_choices import letter_choices
 from dpb_data.questions import Question
 from dpb_data.reading_questions import (
     NO_PERSON,
@@ -21,7 +22,6 @@ from dpb_data.reading_questions import (
 from dpb_data.wide_choices import (
     MOST_ALTERNATIVES,
     Layout,
-    letter_choices,
     names_columns,
     wide_layout,
 )

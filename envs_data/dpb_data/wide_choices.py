@@ -13,9 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dpb_data.column_profiles import Profile
 from dpb_data.column_reader import Column, Opened
 from dpb_data.questions import Answer, Question
 from dpb_gym.errors import DataError, ParameterError, QuestionError
@@ -119,7 +116,7 @@ def wide_layout(
     texts = named or {key: key for key in counts if key not in {*outside, MISSING}}
     texts = texts if len(texts) <= MOST_ALTERNATIVES else {}
     others = [name for name in opened.columns if name not in (chosen, person)]
-    apart, glued = _patterns(others, texts)
+    apart, glued = name_patterns(others, texts)
     patterns = apart | {
         pattern: by_code for pattern, by_code in glued.items()
         if named or stem(pattern) in features or pattern in features
@@ -175,11 +172,11 @@ Patterns = dict[str, dict[str, str]]
 def names_columns(values: Sequence[str], columns: Sequence[str]) -> bool:
     """Return whether columns of at least one attribute are named by all values of a column."""
     texts = {value: value for value in values}
-    apart, _ = _patterns(columns, texts)
+    apart, _ = patterns(columns, texts)
     return any(len(by_code) == len(texts) for by_code in apart.values())
 
 
-def _patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Patterns, Patterns]:
+def name_patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Patterns, Patterns]:
     """Return patterns of columns that are named by at least two alternatives.
 
     Args:
@@ -217,55 +214,6 @@ def _is_letter(before: str) -> bool:
 
 def _is_number_apart(before: str, text: str) -> bool:
     return text.isdigit() and not before[-1:].isdigit()
-
-
-def letter_choices(profiles: Mapping[str, Profile]) -> list[Answer]:
-    """Return answers for tables of choices whose attributes have names of one letter.
-
-    Such as ``pbeach``, ``ppier``, ``qbeach`` and ``qpier``: the letter and the alternative. Names
-    are answered with the arguments that read them, for each column that may be the choice.
-
-    Args:
-        profiles: Values of the columns.
-    """
-    answers = []
-    for name, profile in profiles.items():
-        others = {other: profiles[other] for other in profiles if other != name}
-        if not 2 <= profile.distinct <= MOST_ALTERNATIVES:
-            continue
-        settings: dict[str, Any] = {"problem": "assortment", "chosen": name}
-        if profile.text:
-            alternatives = {text: text for text in profile.texts}
-            letters = [
-                pattern[0]
-                for pattern, by_code in _patterns(others, alternatives)[1].items()
-                if pattern[1:] == "{}" and len(by_code) == len(alternatives)
-            ]
-        else:
-            letters, alternatives = _told(profile, others)
-            settings["alternatives"] = alternatives
-        if letters:
-            settings["features"] = letters
-            column = f"{letters[0]}{min(alternatives.values())}"
-            means = f"a choice, with attributes in columns such as {column}"
-            answers.append(Answer(settings, means))
-    return answers
-
-
-def _told(chosen: Profile, others: Mapping[str, Profile]) -> tuple[list[str], dict[str, str]]:
-    """Return letters of attributes, and the alternative of each code by columns of 0 and 1."""
-    codes = np.unique(chosen.known)
-    for first in others:
-        marks = [n for n in others if n[:1] == first[:1] and len(n) > 1 and others[n].binary]
-        hits = {n[1:]: np.unique(chosen.values[others[n].values == 1.0]) for n in marks}
-        if len(hits) != len(codes) or any(len(own) != 1 for own in hits.values()):
-            continue
-        known = {code(float(own[0])): text for text, own in hits.items()}
-        letters = dict.fromkeys(n[:1] for n in others if n[1:] in hits and n[:1] != first[:1])
-        full = [x for x in letters if all(x + text in others for text in hits)]
-        if len(known) == len(codes) and full:
-            return full, dict(sorted(known.items()))
-    return [], {}
 
 
 def _is_apart(before: str, here: str, after: str) -> bool:
