@@ -172,7 +172,7 @@ Patterns = dict[str, dict[str, str]]
 def names_columns(values: Sequence[str], columns: Sequence[str]) -> bool:
     """Return whether columns of at least one attribute are named by all values of a column."""
     texts = {value: value for value in values}
-    apart, _ = patterns(columns, texts)
+    apart, _ = name_patterns(columns, texts)
     return any(len(by_code) == len(texts) for by_code in apart.values())
 
 
