@@ -385,13 +385,14 @@ def measure(agent, budget, along):
 def measure_sizes(axis):
     """Return ms of a round, ms of it without the agent, and peak memory in MiB, for each size."""
     agent, env_id, names, sizes = SIZES[axis]
+    sides = (agent, "rho=0.01"), ("random", "none")
+    for name, budget in sides:  # compiles
+        Lockstep(env_id, name, 1, 40, budget, **dict.fromkeys(names, sizes[0][0])).run(40)
     points = []
     for size, rounds in sizes:
         kwargs = dict.fromkeys(names, size)
         costs = []
-        for name, budget in ((agent, "rho=0.01"), ("random", "none")):
-            # compiles
-            Lockstep(env_id, name, 1, 40, budget, **dict.fromkeys(names, sizes[0][0])).run(40)
+        for name, budget in sides:
             rate = Lockstep(env_id, name, 1, rounds, budget, **kwargs).run(rounds)
             costs.append(1e3 / rate)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
