@@ -188,6 +188,7 @@ def test_every_private_agent_shows_its_guarantee(name: str, dpb: Any) -> None:
     }
     assert guarantees
     for kind, line in guarantees.items():
+        assert "(replace-one)" in line
         assert ("same items are sold out" in line) == (kind in ("assortment", "pricing"))
         epsilon = float(re.search(r"eps=(\S+) (?:at delta=1e-05|per)", line).group(1))
         assert 0.0 < epsilon <= 1.0 and (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -27,6 +29,9 @@ from dpb_gym.privacy import (
     ZCDPEvent,
 )
 from dpb_gym.privacy.composition import event_from_dict
+from dpb_gym.privacy.guarantee import NOTIONS, PUBLIC, RESPONSES, UNITS, UNTRUSTED, implies
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
 
 EVENTS: list[Event] = [
     GaussianEvent(2.0, 0.5, 3),
@@ -184,3 +189,29 @@ def test_delta_inverts_epsilon() -> None:
         assert guarantee.epsilon(1e-4) < epsilon
     with pytest.raises(BudgetError):
         guarantee.delta(-1.0)
+
+
+def rows_below(title: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading of the page."""
+    table = PAGE.partition(f"\n## {title}")[2].partition("\n|")[2].partition("\n\n")[0]
+    lines = table.splitlines()[2:]
+    return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_the_page_lists_the_notions_by_strength() -> None:
+    """A stronger notion implies a weaker one, but for the exception that the page names."""
+    names = [row[0] for row in rows_below("Notion")]
+    assert sorted(names) == sorted(NOTIONS)
+    for unit in UNITS:
+        for i, weak in enumerate(names):
+            for j, strong in enumerate(names):
+                exception = weak == "central" and strong in UNTRUSTED and unit not in RESPONSES
+                assert implies(strong, weak, unit) == (j >= i and not exception), (strong, weak)
+    assert "`aggregate`, `shuffle` and `local` imply `central` only where contexts are public" in (
+        re.sub(r"\s+", " ", PAGE)
+    )
+
+
+def test_the_page_states_what_each_unit_leaves_public() -> None:
+    rows = {row[0]: row[2] for row in rows_below("Unit")}
+    assert rows == PUBLIC and set(rows) == set(UNITS)
