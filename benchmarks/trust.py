@@ -1,7 +1,7 @@
 """Tables and picture of our agents under four trust models, from a result of the arena.
 
 `published.py` writes them to docs/trust.md. As a script it prints the loss of a message of the
-score alone on pricing-standard, which that page quotes, and the table of messages.
+score alone on pricing-standard (`score_losses`), and the table of messages.
 """
 
 from __future__ import annotations
@@ -221,7 +221,8 @@ def score_losses(rhos: tuple[float, ...] = (0.02, 0.1, 0.5, 1.0)) -> list[float]
     The message of a customer is the score at the true theta times the factor of norm 1/2, plus
     N(0, 1 / (2 rho) I). After t of them theta has the covariance D^-2 / (2 rho t), D the mean
     derivative of a message. A price's loss is quadratic in the error, and at most that of random
-    prices.
+    prices. At rho = 0.02 / 0.1 / 0.5 / 1 it is 975 / 547 / 180 / 105 (random prices: 977).
+    `one-pass-pricing` has less, due to its prior.
     """
     task = local_limit.TASKS["pricing-standard"]
     x, theta = local_limit.contexts(task.name, 5, 3000)

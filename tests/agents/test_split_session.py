@@ -312,6 +312,21 @@ def test_an_account_has_no_devices(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_real_session_with_an_account_decides_and_says_so(tmp_path):
+    """An account charges customers by their number, which no device's message has."""
+    pytest.importorskip("opendp")
+    from dpb_gym.privacy.guarantee import ON_SERVER
+
+    for trust in ("local", "shuffler", "aggregator"):
+        session = dpb_gym.serve(
+            "one-pass-pricing", f"rho=0.01@{trust}", "DPB/Pricing-v0", warm=False,
+            account=dpb_gym.privacy.Account(tmp_path / trust, "eps=3,delta=1e-6"),
+        )  # fmt: skip
+        assert ON_SERVER in str(session.guarantee)
+        session.decide([0.1, 0.2], user=7)
+        assert session.decisions == 1
+
+
 def test_a_class_that_is_not_registered_has_no_devices():
     from dpb_agents.pricing.one_pass_pricing import OnePassPricing
 

@@ -93,7 +93,7 @@ def test_recipes_are_tuned_on_the_data_that_the_page_names() -> None:
     kinds = {
         "ratings": "The recipes of `movielens` and `jester` are tuned on raw ratings",
         "searches": "those of `expedia` on a model that was fitted",
-        "simulated": "Recipes of `assortment`, `pricing` and `recommendation` are tuned on simulated",
+        "simulated": "Recipes of `assortment`, `pricing` and `recommendation` are tuned",
     }
     assert all(text in page for text in kinds.values())
     tasks = {task.name: task for task in load_suite("dpb-bench-v1").tasks}

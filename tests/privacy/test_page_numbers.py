@@ -11,15 +11,14 @@ import dpb_gym
 from dpb_gym.audits import interference, likelihood_ratio
 from dpb_gym.cli import run
 from dpb_gym.privacy import (
-    Account,
     Certificate,
     Composition,
     GaussianEvent,
     Guarantee,
-    SessionCharges,
 )
-from dpb_gym.privacy.releasers.mechanisms import CELLS
+from dpb_gym.privacy.releasers import secure_aggregation
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.privacy.releasers.secure_aggregation import CELLS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -61,21 +60,9 @@ def test_the_loss_of_ten_rounds():
     assert ten == pytest.approx(gaussian_epsilon(10 / 3, 1e-5), rel=1e-6)
 
 
-def test_the_charges_of_the_example_on_guarantees(tmp_path):
-    assert "rho 1/8, four times as much for two" in page("guarantees.md")
-    account = Account(tmp_path / "people.db", lifetime="rho=1")
-    guarantee = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(2.0)))
-    charges = SessionCharges(account, guarantee)
-    spent = []
-    for _ in range(2):
-        assert charges.admit(7)
-        spent.append(account.spent(7))
-    account.close()
-    assert spent == pytest.approx([1 / 8, 4 / 8])
-
-
 def test_tau_of_devices_is_negligible():
-    assert f"tau is below 1e-260 for the {CELLS:g} cells" in page("trust.md")
+    said = " ".join(secure_aggregation.__doc__.split())
+    assert f"tau is below 1e-260 for the {CELLS:g} cells" in said
     # 10 sum_{k < n} exp(-2 pi^2 s^2 k / (k + 1)), whose first term is the largest
     largest = -((math.pi * CELLS) ** 2) / math.log(10.0)
     assert math.log10(10.0 * 1e9) + largest < -260.0
@@ -135,9 +122,11 @@ def test_the_output_on_certificates():
 
 def test_where_a_stated_distance_is_named(capsys, tmp_path):
     clause = "declared: sensitivity 1 of running sums of curvature and response"
-    assert f'such as "{clause}". Rows of results and certificates of them leave it out' in (
-        page("guarantees.md")
+    text = page("guarantees.md")
+    assert (
+        f'such as "{clause}", is named by `dpb show`, by sessions and by their certificates' in text
     )
+    assert "Rows of results and certificates of them leave it out" in text
     budget = "rho=0.5"
     run(["show", "one-pass-pricing", "--budget", budget])
     shown = " ".join(capsys.readouterr().out.split())
