@@ -618,6 +618,8 @@ def test_the_command_recomputes_a_file(certificate, tmp_path, capsys):
     page = (tmp_path / "page.html").read_text()
     assert "epsilon of 10" in page and "src=" not in page and "href=" not in page
     assert run(["verify", str(tmp_path), "--audits"]) == 2
+    path.write_text("[]")
+    assert run(["verify", str(path)]) == 2
 
 
 @needs_cryptography
