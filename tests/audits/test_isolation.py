@@ -162,13 +162,39 @@ def test_play_is_that_without_isolation(agent, env, kwargs):
         mutants.ByAttribute, mutants.ByReferents, mutants.ByAddress, mutants.ByPickle,
         mutants.ByClosure, mutants.OfLargeRewards, mutants.SecondSum,
         mutants.Scaled, mutants.FirstOnly, mutants.FixedSeed,
+        mutants.Blinding,
     ],
 )  # fmt: skip
 def test_agents_that_cheat_play_as_the_honest_one(cheat):
     """They read zeros, and change the noise of releasers that release nothing."""
-    honest = regret(mutants.Honest, False)
-    assert not np.array_equal(regret(cheat, False), honest)
-    np.testing.assert_array_equal(regret(cheat, True), honest)
+    honest = regret(mutants.Honest, False, horizon=48)
+    assert not np.array_equal(regret(cheat, False, horizon=48), honest)
+    np.testing.assert_array_equal(regret(cheat, True, horizon=48), honest)
+
+
+class FirstOfProcess(mutants.FirstInAClass):
+    """Shows whether one of the first rewards of the process is positive."""
+
+    def peek(self) -> float:
+        return max(self.rewards[:9]) - 0.01 if self.rewards else 0.0
+
+
+class NoRewards(mutants.ByAttribute):
+    """What it is if all rewards are 0."""
+
+    def peeks(self, t: int) -> bool:
+        return t > 1
+
+    def peek(self) -> float:
+        return -0.01
+
+
+def test_nothing_is_left_from_an_earlier_run():
+    """The earlier run is not isolated, and leaves its rewards in the class of this process."""
+    zeros = regret(NoRewards, False)
+    assert not np.array_equal(regret(FirstOfProcess, False), zeros)
+    assert max(FirstOfProcess.rewards[:9]) > 0.01
+    np.testing.assert_array_equal(regret(FirstOfProcess, True), zeros)
 
 
 class NothingFromBefore(mutants.Honest):

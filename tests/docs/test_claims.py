@@ -18,7 +18,7 @@ PAGES = ("docs/guarantees.md", "docs/trust.md", "docs/audit.md", "docs/account.m
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 GENERATED = re.compile(r"<!-- (?!tests:)([a-z -]+?) -->\n.*?<!-- /[a-z-]+ -->", re.S)
 NAMES = re.compile(r"<!-- tests: (.*?) -->", re.S)
-MOST_EXEMPT = 25
+MOST_EXEMPT = 8
 """Paragraphs of the five pages that may name a reason instead of tests."""
 
 
@@ -87,7 +87,7 @@ def test_every_paragraph_names_tests_that_exist(page: str) -> None:
                 file = ROOT / "tests" / path
                 if not file.is_file() or (function and function not in functions(file)):
                     wrong.append(f"no such test: {path}::{function} of {start}")
-    assert len(pairs) > 5 and not wrong, "\n".join(wrong)
+    assert len(pairs) > 3 and not wrong, "\n".join(wrong)
 
 
 def test_few_paragraphs_are_without_tests() -> None:

@@ -17,6 +17,7 @@ from dpb_gym.privacy import (
     Guarantee,
 )
 from dpb_gym.privacy.releasers import secure_aggregation
+from dpb_gym.privacy.releasers.mechanisms import Discrete
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.releasers.secure_aggregation import CELLS
 
@@ -92,6 +93,12 @@ def test_the_noise_of_batches():
     assert {f"{ratio:.1f}" for ratio in ratios["aggregator"]} == {"1.0"}
     assert "for an aggregator and 1.1 to 1.4 s sqrt(k) for a shuffler" in text
     assert 1.1 <= min(ratios["shuffler"]) <= max(ratios["shuffler"]) <= 1.4
+
+
+def test_the_share_of_devices_that_may_be_lost():
+    share = Discrete().dropout
+    assert f"{100 * (1 - share):g}% of the devices of a batch add their noise" in page("trust.md")
+    assert f"If more than {100 * share:g}% of a batch are lost" in page("trust.md")
 
 
 def test_a_shuffler_could_estimate_a_record():
