@@ -16,8 +16,7 @@ from dpb_gym.privacy import (
     GaussianEvent,
     Guarantee,
 )
-from dpb_gym.privacy.releasers import secure_aggregation
-from dpb_gym.privacy.releasers.mechanisms import Discrete
+from dpb_gym.privacy.releasers import mechanisms, secure_aggregation
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.releasers.secure_aggregation import CELLS
 
@@ -81,7 +80,7 @@ def batches(rho, trust):
 
 
 def test_the_noise_of_batches():
-    text = page("trust.md")
+    text = " ".join(mechanisms.__doc__.split())
     ratios = {}
     for trust in ("aggregator", "shuffler"):
         for rho in (0.02, 0.1, 0.5, 1.0):
@@ -91,12 +90,12 @@ def test_the_noise_of_batches():
             k = len(sums.device_mechanisms)
             ratios.setdefault(trust, []).append(math.sqrt(variance / k) / s)
     assert {f"{ratio:.1f}" for ratio in ratios["aggregator"]} == {"1.0"}
-    assert "for an aggregator and 1.1 to 1.4 s sqrt(k) for a shuffler" in text
+    assert "about s sqrt(k) with `Discrete` and 1.1 to 1.4 s sqrt(k) with `Bits`" in text
     assert 1.1 <= min(ratios["shuffler"]) <= max(ratios["shuffler"]) <= 1.4
 
 
 def test_the_share_of_devices_that_may_be_lost():
-    share = Discrete().dropout
+    share = mechanisms.Discrete().dropout
     assert f"{100 * (1 - share):g}% of the devices of a batch add their noise" in page("trust.md")
     assert f"If more than {100 * share:g}% of a batch are lost" in page("trust.md")
 
