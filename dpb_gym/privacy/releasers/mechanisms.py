@@ -5,8 +5,8 @@ devices do: for each batch a pair of pure functions, `of` and `released`. Who ad
 trust model's matter (`trust_models`), and when something is released the schedule's
 (`release_times`).
 
-Let s = sensitivity / sqrt(2 rho), the noise of a curator's sum. After k batches the noise of the sum
-is about s sqrt(k) with `Discrete` and 1.1 to 1.4 s sqrt(k) with `Bits`.
+Let s = sensitivity / sqrt(2 rho), the noise of a curator's sum. After k batches the noise of the
+sum is about s sqrt(k) with `Discrete` and 1.1 to 1.4 s sqrt(k) with `Bits`.
 """
 
 from __future__ import annotations
