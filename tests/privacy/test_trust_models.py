@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -473,3 +474,23 @@ def test_the_page_names_the_agents_of_each_trust_model():
     assert plays.pop(shuffling) == {"shuffler"}
     assert set(re.findall("`([a-z-]+)`", named)) == set(plays)
     assert all(trusts == {"aggregator", "shuffler", "local"} for trusts in plays.values())
+
+
+def test_what_needs_a_curator_or_a_horizon():
+    """`docs/trust.md` names the agents of limited stock, and the largest rho."""
+    stocked = {"resolving-mnl": "DPB/Assortment-v0", "resolving-pricing": "DPB/Pricing-v0"}
+    for name, env in stocked.items():
+        problem = make_problem(env, horizon=300, stock=5).info
+        assert agent_specs()[name].guarantee(problem, Budget.parse("rho=0.5")).rho <= 0.5
+        for trust in ("aggregator", "shuffler", "local"):
+            with pytest.raises(BudgetError):
+                agent_specs()[name].guarantee(problem, Budget.parse(f"rho=0.5@{trust}"))
+    for name, env in (
+        ("one-pass-pricing", "DPB/Pricing-v0"),
+        ("one-pass-mnl", "DPB/Assortment-v0"),
+        ("one-pass-linear", "DPB/Recommendation-v0"),
+        ("one-pass-linear-joint", "DPB/Recommendation-v0"),
+    ):
+        problem = replace(make_problem(env, horizon=300).info, horizon=None)
+        with pytest.raises(BudgetError, match="too many coins"):
+            agent_specs()[name].guarantee(problem, Budget.parse("rho=1@shuffler"))
