@@ -65,7 +65,7 @@ SHOWN = {
             "WIDE=4",
             "level=0.005",
             "level=0.02",
-            "level=0.02,LONGER=2",
+            "level=0.005,CONSTANT=0.4",
         ),
         ("easy", "intercept", "hidden level", "norm 3"),
         ("rho=0.1", "rho=1"),
