@@ -58,8 +58,16 @@ SHOWN = {
         ("rho=0.1", "none"),
     ),
     "one-pass-pricing": (
-        ("TWINS=1", "LEAST_EVENNESS=0", "WIDE=1.4", "WIDE=4", "level=0.02", "level=0.02,WAIT=0"),
-        ("easy", "intercept", "hidden level"),
+        (
+            "TWINS=1",
+            "LEAST_EVENNESS=0",
+            "WIDE=1.4",
+            "WIDE=4",
+            "level=0.005",
+            "level=0.02",
+            "level=0.005,CONSTANT=0.4",
+        ),
+        ("easy", "intercept", "hidden level", "norm 3"),
         ("rho=0.1", "rho=1"),
     ),
 }

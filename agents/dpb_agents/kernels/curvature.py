@@ -16,10 +16,12 @@ from dpb_gym import kernels, portable
 from dpb_gym.kernels.vectors import (
     copy_matrix,
     copy_to,
+    dot,
     eigh,
     exp,
     inverse,
     log,
+    signed_logdet,
 )
 from dpb_gym.play import jit
 from dpb_gym.privacy import Schedule
@@ -444,6 +446,92 @@ def conditional(c, H, u, first, least_evenness, std, spread, noise):
 
 
 @jit
+def level_posterior(c, longer, H, u, least_evenness, std, spread, noise):
+    """Posterior of theta with a level, whose coefficient has a prior size of its own.
+
+    Args:
+        c: The prior.
+        longer: Prior deviation of theta_0, in units of that of another coordinate.
+        H: Estimated sum of curvatures, ``(D, D)``.
+        u: Estimated sum of responses, ``(D,)``.
+        least_evenness: See `even_out`.
+        std: Standard deviation of the noise of an entry of H.
+        spread: Factor of H in the variance of the responses.
+        noise: Variance of the noise of a coordinate of u.
+    """
+    H = H.copy()
+    D = u.shape[0]
+    left = even_out(H, std, least_evenness)
+    values, E = eigh(H)
+    far = dot(c.centre, c.centre)
+    sizes = 1 if c.informed else c.sizes.shape[0]
+    weights = np.zeros(sizes)
+    means = np.zeros((sizes, D))
+    covariances = np.zeros((sizes, D, D))
+    # log densities of theta_0 at 0
+    before = np.zeros(sizes)
+    after = np.zeros(sizes)
+    for r in range(sizes):
+        P = c.precision.copy() if c.informed else np.eye(D) / c.sizes[r]
+        P[0, 0] /= longer * longer
+        square = far
+        for j in range(D):
+            square += 1.0 / P[j, j]
+        slack = 0.5 * left * (1.0 + 1.0 / D) * square
+        theta, V, evidence = fitted(values, E, u, c.centre, P, spread, noise, slack)
+        belief = 0.0 if c.informed else log(c.weights[r])
+        weights[r] = belief + evidence
+        copy_to(theta, means[r])
+        copy_matrix(V, covariances[r])
+        before[r] = belief + normal(0.0, 1.0 / P[0, 0])
+        after[r] = normal(theta[0], V[0, 0])
+    size = np.argmax(weights)
+    theta, V = averaged(weights, means, covariances)
+    for r in range(sizes):
+        after[r] += log(weights[r]) if weights[r] > 0.0 else -np.inf
+    zero = log_sum(after) - log_sum(before)
+    deviation, E = eigh(V)
+    for i in range(D):
+        deviation[i] = math.sqrt(max(deviation[i], 0.0))
+    # Prices that explored the level against the slope would cost more than they bring.
+    few = np.zeros(D, np.bool_)
+    return Posterior(theta, V, E, deviation, few, size, weak_direction(H, left), zero)
+
+
+@jit
+def averaged(weights, means, covariances):
+    """Mean and covariance of a mixture of Gaussians; their log weights become weights."""
+    m, d = means.shape
+    total = log_sum(weights)
+    mean = np.zeros(d)
+    covariance = np.zeros((d, d))
+    for r in range(m):
+        weights[r] = exp(weights[r] - total)
+        for j in range(d):
+            mean[j] += weights[r] * means[r, j]
+    for r in range(m):
+        for j in range(d):
+            for k in range(d):
+                apart = (means[r, j] - mean[j]) * (means[r, k] - mean[k])
+                covariance[j, k] += weights[r] * (covariances[r, j, k] + apart)
+    return mean, covariance
+
+
+@jit
+def log_sum(values):
+    """log(sum of exp(values))."""
+    top = -np.inf
+    for value in values:
+        top = max(top, value)
+    if top == -np.inf:
+        return top
+    total = 0.0
+    for value in values:
+        total += exp(value - top)
+    return top + log(total)
+
+
+@jit
 def normal(x, variance):
     """Log density of N(0, variance) at x, without the constant."""
     return -0.5 * (log(variance) + x * x / variance)
@@ -616,17 +704,33 @@ def informed(H, u, centre, precision, spread, noise, left):
         far += centre[j] * centre[j]
     # d^2 / trace P is at most the trace of P^-1, and equal to it for an isotropic P.
     size = d / size
+    slack = 0.5 * left * (1.0 + 1.0 / d) * (size + far)
+    theta, V, _ = fitted(values, E, u, centre, precision, spread, noise, slack)
+    return theta, V
+
+
+@jit
+def fitted(values, E, u, centre, precision, spread, noise, slack):
+    """Posterior mean and covariance of theta ~ N(m, P^-1), and the log evidence of u.
+
+    In the direction of eigenvalue h of H (negative ones count as 0), u = h t + e with
+    e ~ N(0, spread h + noise + slack). The evidence is up to a constant.
+    """
+    d = u.shape[0]
     pull = np.zeros(d)
     total = np.zeros((d, d))
     copy_matrix(precision, total)
+    evidence = 0.5 * signed_logdet(precision)[1]
     for i in range(d):
         h = max(values[i], 0.0)
-        error = spread * h + noise + 0.5 * left * (1.0 + 1.0 / d) * (size + far)
-        if h == 0.0:
-            continue
+        error = spread * h + noise + slack
         rotated = 0.0
         for j in range(d):
             rotated += E[j, i] * (u[j] - h * centre[j])
+        if error > 0.0:
+            evidence -= 0.5 * (log(error) + rotated * rotated / error)
+        if h == 0.0:
+            continue
         for j in range(d):
             pull[j] += E[j, i] * h / error * rotated
             for k in range(d):
@@ -637,7 +741,8 @@ def informed(H, u, centre, precision, spread, noise, left):
         theta[j] = centre[j]
         for k in range(d):
             theta[j] += V[j, k] * pull[k]
-    return theta, V
+    evidence += 0.5 * dot(pull, theta - centre) - 0.5 * signed_logdet(total)[1]
+    return theta, V, evidence
 
 
 @jit

@@ -18,13 +18,14 @@ from dpb_agents.kernels.curvature import (
     History,
     believed,
     combination,
+    conditional,
     embedded,
     estimate,
     geometric_schedule,
     isometric,
+    level_posterior,
     padded,
     planned_horizon,
-    posterior,
     row_weight,
     store,
     stored_by,
@@ -42,6 +43,7 @@ from dpb_gym.kernels.vectors import (
     copy_matrix,
     copy_to,
     exp,
+    log,
     moved,
     normal_cdf,
     scaled,
@@ -53,12 +55,12 @@ from dpb_gym.privacy import Curator
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
-# First feature of every customer if there may be an intercept. A longer one finds an intercept
-# sooner and takes more of the sensitivity (docs/one-pass.md, "Constants").
-CONSTANT = 0.7
-# Records have no constant until so many times the round of the first release. Early rounds cost
-# most, and prices hardly differ yet, without which no record tells an intercept from a slope.
-WAIT = 4
+# First feature of every customer if there may be an intercept. Its square is what it takes of the
+# sensitivity, in units of what a feature of 1 takes.
+CONSTANT = 0.2
+# Prior deviation of its coefficient, in units of that of another coordinate: an intercept is about
+# as long as a feature of .7 would make it (docs/one-pass.md, "Constants").
+LONGER = 3.5
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped beyond two deviations.
 GAUSSIAN_RANGE = (-3.0, 3.0)
 # A budget is hopeless if twice the round of the first release is beyond half of the rounds.
@@ -91,7 +93,6 @@ class Known(NamedTuple):
         b: Factor of u in a row.
         disperse: Size of draws, in units of the posterior's standard deviation.
         constant: First coordinate of phi; 0: there is none.
-        wait: Rounds whose records have 0 there.
         twins: Prices drawn again for each record.
         blind: Rounds that are played without theta.
         low: Least demand that counts.
@@ -111,7 +112,6 @@ class Known(NamedTuple):
     b: float
     disperse: float
     constant: float
-    wait: int
     twins: int
     blind: int
     low: float
@@ -218,7 +218,7 @@ def record(c, s, t, x, price, y, z):
     d = s.theta.shape[0]
     phi = np.zeros(d)
     m = int(c.constant > 0.0)
-    if t > c.wait:
+    if m > 0:
         phi[0] = c.constant
     root = math.sqrt(d - m)
     for j in range(d - 1 - m):
@@ -281,12 +281,17 @@ def learn(c, s, released, t):
     """Update theta with all releases.
 
     Records taken at a theta that was far too short mislead, because the link is flat there: where
-    theta is longer than expected, the first part of the records is left out.
+    theta is longer than expected, the first part of the records is left out. So it is where a
+    level is looked for, since a theta that is too short looks like one.
     """
     history = History(s.sums, s.ends, s.count)
     store(c.sums, history, released, t)
     old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
     early = stored_by(history, c.sums.first_part * t)
+    if c.prior.level > 0.0 and learn_level(
+        c, s, estimate(c.sums, history, released, max(old, early))
+    ):
+        return
     unexpected = learn_from(c, s, estimate(c.sums, history, released, old))
     if early > old and unexpected:
         learn_from(c, s, estimate(c.sums, history, released, early))
@@ -294,16 +299,40 @@ def learn(c, s, released, t):
 
 @jit
 def learn_from(c, s, estimated):
-    """Write theta, its covariance, the root of draws and the weak direction.
+    """Take the posterior without a level. Return whether theta is unexpectedly long."""
+    H, u, std, uneven, noise = equations(c, s, estimated)
+    first = int(c.prior.level > 0.0)
+    p = conditional(c.prior, H, u, first, c.sums.least_evenness, std, uneven, noise)
+    take(c, s, p)
+    return p.size > 0
 
-    Return whether theta is unexpectedly long.
-    """
+
+@jit
+def learn_level(c, s, estimated):
+    """Take the posterior with a level, if that is the likelier model. Return whether it is."""
+    H, u, std, uneven, noise = equations(c, s, estimated)
+    p = level_posterior(c.prior, LONGER, H, u, c.sums.least_evenness, std, uneven, noise)
+    # zero is the log of p(u | no level) / p(u | level)
+    if p.zero > log(c.prior.level / (1.0 - c.prior.level)):
+        return False
+    take(c, s, p)
+    return True
+
+
+@jit
+def equations(c, s, estimated):
+    """H and u of estimated sums, the noise of an entry of H, `uneven`, and that in u."""
     sums, std, uneven = estimated
     D = s.theta.shape[0]
     H = symmetric(sums, D, 1.0 / c.a)
     u = scaled(1.0 / c.b, sums[D * (D + 1) // 2 :])
-    noise = (std / c.b) ** 2
-    p = posterior(c.prior, H, u, c.sums.least_evenness, std / c.a, uneven, noise)
+    return H, u, std / c.a, uneven, (std / c.b) ** 2
+
+
+@jit
+def take(c, s, p):
+    """Write theta, its covariance, the root of draws and the weak direction."""
+    D = s.theta.shape[0]
     if c.private and c.prior.rare > 0.0:
         copy_to(padded(p.weak, D), s.weak)
     copy_to(padded(p.theta, D), s.theta)
@@ -313,7 +342,6 @@ def learn_from(c, s, estimated):
         whole = min(1.0, p.deviation[i] / math.sqrt(c.prior.sizes[0]))
         p.deviation[i] *= max(c.disperse, whole) if p.few[i] else c.disperse
     copy_matrix(embedded(compose(p.E, p.deviation), D), s.root)
-    return p.size > 0
 
 
 @register_agent("one-pass-pricing", supports=["pricing"], protects=("anticipating", "user-round"))
@@ -365,8 +393,7 @@ class OnePassPricing(Algorithm):
         max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
             one user are protected; user ids are public. None: a single round is protected.
         level: Prior probability that demand has an intercept that no feature shows, < 1. Then phi
-            has a constant as first coordinate, which is recorded after four times the round of the
-            first release, and theta its coefficient. With 0 they have none.
+            has a constant as first coordinate, and theta its coefficient. With 0 they have none.
         prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
             give a cold start. None: use `ProblemInfo.prior`.
 
@@ -497,7 +524,6 @@ class OnePassPricing(Algorithm):
             private=private,
             disperse=self.disperse,
             constant=CONSTANT / math.sqrt(d) if self.level else 0.0,
-            wait=WAIT * int(sums.schedule.ends[0]) if self.level else 0,
             twins=TWINS if c["logistic"] and private else 0,
             blind=blind,
             low=low,

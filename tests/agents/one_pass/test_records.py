@@ -128,7 +128,6 @@ def demand_known(layout, model=0, zeta=4.0, **changes):
         b=b,
         disperse=0.0,
         constant=0.0,
-        wait=0,
         twins=0,
         blind=1,
         low=low,
@@ -445,7 +444,7 @@ def test_search_finds_no_larger_distance_and_comes_near():
 
     def intercepted(z):
         first, second = (
-            demand_row(z[i : i + 1], 1 / (1 + z[i + 1] ** 2), 1.0, z[:3], layout, constant=0.7)
+            demand_row(z[i : i + 1], 1 / (1 + z[i + 1] ** 2), 1.0, z[:3], layout, constant=0.2)
             for i in (3, 5)
         )
         return np.linalg.norm(first - second)

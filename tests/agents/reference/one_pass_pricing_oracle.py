@@ -15,16 +15,16 @@ import math
 
 import numpy as np
 from scipy.special import expit, ndtr, softmax, wrightomega
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 import dpb_gym
 from dpb_gym import portable
 from dpb_gym.privacy import Schedule
 from tests.agents.reference.one_pass_mnl_oracle import even_out, isometric_half, symmetric
 
-CONSTANT = 0.7  # first feature of every customer, whose coefficient is the intercept
-WAIT = 4  # it is in no record of so many times the rounds before the first release
-FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
+CONSTANT = 0.2  # first feature of every customer, whose coefficient is the intercept
+LONGER = 3.5  # prior deviation of that coefficient, in units of another's
+FIRST_PART = 0.1  # left out where theta is unexpectedly long or has an intercept
 RATIO = 1.1  # factor between the rounds of two releases
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])  # candidate prior sizes of theta, in units of `norm`
@@ -170,8 +170,6 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
     def row(self, x, prices, y):
         """Return the weighted (H_t, u_t) of demand y at the first of prices drawn alike."""
         vectors = np.array([self.phi(x, p) for p in prices])
-        if self.level > 0 and self.t < WAIT * self.ends[0]:
-            vectors[:, 0] = 0.0
         mean, slope = np.array([self.link(phi) for phi in vectors]).T
         phi, f, h = vectors[0], mean[0], slope[0]
         # D, gap of phi's last coordinate to the mean of m prices. m D^2 is on average over which
@@ -208,11 +206,16 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         k = self.ends.index(self.t)
         if self.curator.private or k % EXACT_RELEASES == 0:
             self.releases.append((self.t, self.sums.value))
-        posterior = self.posterior(*self.estimate(k, 0))
-        # Records taken at a theta that was far too short mislead: the link is flat there.
         early = sum(end <= FIRST_PART * self.t for end, _ in self.releases)
+        if self.level > 0:
+            belief, odds = self.model_with_intercept(*self.estimate(k, early))
+            if (1 - self.level) * odds <= self.level:
+                self.theta, self.V, self.root, self.weak = belief
+                return
+        posterior = self.model(*self.estimate(k, 0))
+        # Records taken at a theta that was far too short mislead: the link is flat there.
         if early and posterior[3] > self.norm:  # the prior gives such sizes 1% in all
-            posterior = self.posterior(*self.estimate(k, early))
+            posterior = self.model(*self.estimate(k, early))
         self.theta, self.V, self.root, _, self.weak = posterior
 
     def estimate(self, k, without):
@@ -224,24 +227,53 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         row = sum(weight * release for weight, (_, release) in zip(alpha, self.releases))
         return row, std, self.plan.uneven[k]
 
-    def posterior(self, row, std, spread):
-        """Return mean, covariance and root of theta, its likeliest size and the weak direction.
-
-        The better of two models is chosen: theta_0 is the coefficient of an intercept, or 0.
-        """
+    def equations(self, row, std):
+        """Return H, evened out, the error left in its entries, u and the variance of its noise."""
         D = len(self.theta)
-        given = symmetric(row[:-D] / self.a, D), row[-D:] / self.b, std, spread
-        *belief, zero = self.model(*given)
-        if self.level > 0 and (1 - self.level) * math.exp(zero) > self.level:
-            mean, V, root, size, weak, _ = self.model(given[0][1:, 1:], given[1][1:], std, spread)
-            belief = np.append(0.0, mean), np.pad(V, (1, 0)), np.pad(root, (1, 0)), size
-            belief = *belief, np.append(0.0, weak)
-        return belief
+        H, left = even_out(symmetric(row[:-D] / self.a, D), std / self.a)
+        return H, left, row[-D:] / self.b, (std / self.b) ** 2
 
-    def model(self, H, u, std, spread):
-        """Return the same for one model, and the log ratio of densities of theta_0 at 0."""
-        n, d, noise = len(u), self.problem.dim, (std / self.b) ** 2
-        H, left = even_out(H, std / self.a)
+    def model_with_intercept(self, row, std, spread):
+        """Return mean, covariance, root and weak direction, and P(u | no intercept) / P(u | one).
+
+        By covariances: u = H theta + e is normal under each size.
+        """
+        D, d = len(self.theta), self.problem.dim
+        H, left, u, noise = self.equations(row, std)
+        values, E = np.linalg.eigh(H)
+        # Without noise nothing is known where there is no curvature.
+        known = (values > 1e-12 * values.max()) | (noise + left > 0)
+        h = np.maximum(values[known], 0.0)
+        A, z = h[:, None] * E[:, known].T, E[:, known].T @ u
+        scale = np.append(LONGER**2, np.ones(D - 1))
+        weights, before, means, covariances = [], [], [], []
+        for size, belief in zip(self.sizes, self.beliefs):
+            prior = np.diag(size**2 / d * scale)
+            error = noise + left * (1 + 1 / D) / 2 * np.trace(prior)
+            total = A @ prior @ A.T + np.diag(spread * h + error)
+            weights.append(math.log(belief) + multivariate_normal.logpdf(z, cov=total))
+            before.append(belief * norm.pdf(0.0, 0.0, math.sqrt(prior[0, 0])))
+            gain = np.linalg.solve(total, A @ prior).T
+            means.append(gain @ z)
+            covariances.append(prior - gain @ A @ prior)
+        weights, means, covariances = softmax(weights), np.array(means), np.array(covariances)
+        mean = weights @ means
+        V = np.tensordot(weights, covariances, 1) + ((means - mean).T * weights) @ (means - mean)
+        after = weights @ norm.pdf(0.0, means[:, 0], np.sqrt(covariances[:, 0, 0]))
+        spreads, axes = np.linalg.eigh(V)
+        root = (axes * np.sqrt(spreads) * self.disperse) @ axes.T
+        weak = weak_direction(values, E, left) if self.twins and self.rare else np.zeros(D)
+        return (mean, V, root, weak), after / sum(before)
+
+    def model(self, row, std, spread):
+        """Return mean, covariance and root of theta without an intercept, its likeliest size and
+        the weak direction.
+        """
+        H, _, u, noise = self.equations(row, 0.0)
+        k = int(self.level > 0)
+        H, left = even_out(H[k:, k:], std / self.a)
+        u, noise = u[k:], (std / self.b) ** 2
+        n, d = len(u), self.problem.dim
         # In the eigenbasis E of H: z_i = h_i t_i + error_i, with t = E' theta.
         values, E = np.linalg.eigh(H)
         h, z = np.maximum(values, 0.0), E.T @ u
@@ -263,11 +295,9 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         deviation = np.sqrt(np.diag(local))
         whole = np.clip(deviation * math.sqrt(d) / self.norm, self.disperse, 1.0)
         root = (E * deviation * np.where(few, whole, self.disperse)) @ E.T
-        after = weights @ norm.pdf(0.0, means @ E[0], np.sqrt(variances @ E[0] ** 2))
-        before = self.beliefs @ norm.pdf(0.0, 0.0, np.sqrt(prior @ E[0] ** 2))
-        with np.errstate(divide="ignore"):
-            zero = np.log(after / before)
-        return E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()], weak, zero
+        parts = E @ mean, E @ local @ E.T, root
+        mean, V, root = (np.pad(part, [(k, 0)] * part.ndim) for part in parts)
+        return mean, V, root, self.sizes[weights.argmax()], np.pad(weak, (k, 0))
 
 
 def weak_direction(values, E, left):
