@@ -46,6 +46,20 @@ def read_only(value: Any) -> Any:
     return value
 
 
+def with_floats(known: Any) -> Any:
+    """Return c whose integers are floats where its class says so.
+
+    Functions are compiled once more for an integer, such as a parameter 4 for 4.0.
+    """
+    kinds = getattr(type(known), "__annotations__", {})
+    floats = {
+        name: float(getattr(known, name))
+        for name, kind in kinds.items()
+        if kind in ("float", float) and type(getattr(known, name)) is int
+    }
+    return known._replace(**floats) if floats else known
+
+
 class Player(Agent):
     """B replicates of an algorithm.
 
@@ -118,6 +132,7 @@ class Player(Agent):
         sums = plan.sums if plan.second is None else (plan.sums, plan.second)
         self.known, first = algorithm.start(problem, sums)
         check_values(self.class_name, self.known, first)
+        self.known = with_floats(self.known)
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
         self._labels = None

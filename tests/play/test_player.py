@@ -58,6 +58,15 @@ def test_many_rounds_at_once_equal_single_rounds(run, game, budget, seeds):
     assert len(np.unique(expected.reshape(240, -1), axis=0)) > 3
 
 
+def test_an_integer_parameter_is_a_float_in_compiled_functions(run):
+    """Otherwise numba compiles every function of the agent once more."""
+    types = []
+    for zeta in (4, 4.0):
+        agent = run("one-pass-pricing", "DPB/Pricing-v0", {"zeta": zeta}, seeds=[3]).agent
+        types.append([type(value) for value in agent.known])
+    assert types[0] == types[1]
+
+
 @pytest.mark.parametrize(("game", "budget"), PAIRS)
 def test_a_replicate_equals_the_run_alone(run, game, budget):
     batch = run(*GAMES[game], budget, [3, 4, 5, 6])
