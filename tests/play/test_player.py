@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +63,9 @@ def test_an_integer_parameter_is_a_float_in_compiled_functions(run):
     """Otherwise numba compiles every function of the agent once more."""
     types = []
     for zeta in (4, 4.0):
-        agent = run("one-pass-pricing", "DPB/Pricing-v0", {"zeta": zeta}, seeds=[3]).agent
+        game = run("one-pass-pricing", "DPB/Pricing-v0", {})
+        agent = game.agent
+        agent.set_up(replace(game.problem.info, zeta=zeta), AgentStreams([3]))
         types.append([type(value) for value in agent.known])
     assert types[0] == types[1]
 
