@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ForwardRef
 
 import numpy as np
 
@@ -46,6 +46,10 @@ def read_only(value: Any) -> Any:
     return value
 
 
+# A named tuple keeps an annotation that is text as a reference.
+FLOAT = (float, ForwardRef("float"))
+
+
 def with_floats(known: Any) -> Any:
     """Return c whose integers are floats where its class says so.
 
@@ -55,7 +59,7 @@ def with_floats(known: Any) -> Any:
     floats = {
         name: float(getattr(known, name))
         for name, kind in kinds.items()
-        if kind in ("float", float) and type(getattr(known, name)) is int
+        if kind in FLOAT and type(getattr(known, name)) is int
     }
     return known._replace(**floats) if floats else known
 
