@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,6 +18,8 @@ from typing import Any
 OURS = "dpb-gym"
 AGENTS = "dpb_gym.agents"
 _loaded: set[EntryPoint] = set()
+_being_loaded = threading.local()
+"""By thread: a plug-in's import may load plug-ins, and other threads wait for the import."""
 
 
 def lazy_names(
@@ -98,14 +101,18 @@ def load_plugins(group: str, *, own: bool = False) -> list[str]:
     Returns:
         The modules of the plug-ins that are loaded.
     """
+    begun: set[EntryPoint] = vars(_being_loaded).setdefault("points", set())
     for ours, point in _plugins(group):
-        if point in _loaded or (own and not ours):
+        if point in _loaded or point in begun or (own and not ours):
             continue
-        _loaded.add(point)
+        begun.add(point)
         try:
             point.load()
         except (Exception, SystemExit) as error:  # the other plug-ins must still load
             what = group.rpartition(".")[2]
             text = f"could not load the {what} of {point.value} ({point.name}): {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
+        finally:
+            begun.remove(point)
+            _loaded.add(point)
     return [point.module for _, point in _plugins(group) if point.module in sys.modules]
