@@ -5,9 +5,10 @@
 
 The key of a cell has a digest of its agent's code, so any change of the code asks for a new run.
 Replicates are independent, therefore one of them tells whether the code still computes the same:
-the script plays the first replicate of every row alone, to the horizon, and compares the curves of
-regret and reward bit for bit. From `LONG` rounds on it plays one budget of each agent. An agent
-that differs anywhere on a task loses all its rows of that task. `dpb run` computes what is missing.
+the script plays the first replicate of every row of other code alone, to the horizon, and compares
+the curves of regret and reward bit for bit. From `LONG` rounds on it plays one budget of each
+agent. An agent that differs anywhere on a task loses all its rows of that task. `dpb run` computes
+what is missing.
 Audits are kept for agents without such a difference on any task of a kind.
 """
 
@@ -55,7 +56,8 @@ def unchanged(stored: Path, suite_name: str, task: str) -> set[str]:
     results = ResultDirectory.open(stored).results()
     old = {place(result.cell): result for result in results if result.cell.start == 0}
     job = make_jobs(suite, plan_suite(suite, None, [task]))[0]
-    cells = [cell for cell in job.cells if place(cell) in old]
+    stored_cells = [cell for cell in job.cells if place(cell) in old]
+    cells = [cell for cell in stored_cells if old[place(cell)].cell.key != cell.key]
     if job.task.horizon >= LONG:
         cells = one_of_each(cells)
     played = run_block(job.task.problem(), [cell.block(0, 1) for cell in cells])
@@ -68,7 +70,7 @@ def unchanged(stored: Path, suite_name: str, task: str) -> set[str]:
     print(
         f"{task}: {len(cells)} rows played, other numbers: {sorted(differ) or 'none'}", flush=True
     )
-    return {cell.agent.label for cell in cells} - differ
+    return {cell.agent.label for cell in stored_cells} - differ
 
 
 def carry_over(

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from dpb_gym.cli.app import app
@@ -40,17 +41,21 @@ def run(suite: Path, out: Path) -> None:
 
 
 def test_a_row_of_other_numbers_is_dropped_and_run_again(
-    tmp_path: Path, import_benchmark: Callable[[str], ModuleType]
+    tmp_path: Path,
+    import_benchmark: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     suite, old, new = tmp_path / "kept.yaml", tmp_path / "old", tmp_path / "new"
     suite.write_text(SUITE)
     run(suite, old)
     true = {r.cell.key: r for r in ResultDirectory.open(old).results()}
-    # stored by other code: all digests of sources differ, and of one row the last bit of a number
+    # stored by other code, but for random: digests differ, and of one row the last bit of a number
     with ResultDirectory.writing(old, ResultDirectory.open(old).suite) as store:
         changed = []
         for result in store.results():
-            agent = result.cell.agent.model_copy(update={"source": "0" * 32})
+            agent = result.cell.agent
+            if agent.label != "Random":
+                agent = agent.model_copy(update={"source": "0" * 32})
             regret = result.regret.copy()
             if str(agent.budget) == "rho=5" and result.cell.start == 0:
                 regret[0, -1] = np.nextafter(regret[0, -1], np.inf)
@@ -61,6 +66,8 @@ def test_a_row_of_other_numbers_is_dropped_and_run_again(
             store.manifest["audits"][f'["{name}", {{}}, "pricing"]'] = {"code": "old"}
         store.save()
     carried = import_benchmark("carried")
+    carried.unchanged(old, str(suite), "prices")
+    assert capsys.readouterr().out == "prices: 3 rows played, other numbers: ['Private']\n"
     assert carried.carry_over(old, new, str(suite), workers=1) == (4, 8)
     kept = {r.cell.key: r for r in ResultDirectory.open(new).results()}
     assert {r.cell.agent.label for r in kept.values()} == {"Random", "Greedy"}
