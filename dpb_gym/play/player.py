@@ -26,7 +26,7 @@ from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
 
 BOUND = (
-    "_c", "_R", "_shapes", "_loops", "_kind", "_fields", "_functions", "_offered",
+    "_c", "_R", "_shapes", "_memory", "_loops", "_kind", "_fields", "_functions", "_offered",
     "_action_shape", "_action_type", "_widths", "_everyone", "_no_second", "_follows",
 )  # fmt: skip
 """Attributes that are made again after loading."""
@@ -145,6 +145,7 @@ class Player(Agent):
         shape = self._kind.feature_shape(self.problem)
         shapes = {"features": shape, "revenues": shape[:1], "arms": shape[:1]}
         self._shapes = [shapes[name] for name in self._fields]
+        self._memory: dict[str, Array] = {}
         self._action_shape = self._kind.action_shape(self.problem)
         self._action_type = np.int64 if self._kind.integral else np.float64
         plan = self.plan
@@ -239,6 +240,20 @@ class Player(Agent):
             )
         return functions
 
+    def _converted(self, name: str, part: Array) -> Array:
+        """Return a field in the precision of the functions; the next context may overwrite it.
+
+        New memory for each context of 10^5 candidates takes longer than to convert them.
+        """
+        kind = np.int64 if name == "arms" else np.float64
+        if part.dtype == kind:
+            return np.ascontiguousarray(part)
+        memory = self._memory.get(name)
+        if memory is None or memory.shape != part.shape:
+            memory = self._memory[name] = np.empty(part.shape, kind)
+        np.copyto(memory, part, casting="unsafe")
+        return memory
+
     def _check_shapes(self, contexts: tuple[Array, ...]) -> None:
         """Note the shapes of a context, which may have other numbers of candidates than the last.
 
@@ -279,9 +294,7 @@ class Player(Agent):
             part = part if rounds else part[None]
             if self._labels is not None:
                 part = self._labels[np.arange(part.shape[1])[:, None], part]
-            # functions compute in double precision, so features are converted once for all of them
-            kind = np.int64 if name == "arms" else np.float64
-            parts.append(read_only(np.ascontiguousarray(part, kind)))
+            parts.append(read_only(self._converted(name, part)))
         contexts = tuple(parts)
         self._check_shapes(contexts)
         if not rounds:
