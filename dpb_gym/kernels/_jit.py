@@ -63,13 +63,13 @@ class _CheckedCompiler(CompilerBase):
 FOR_AGENTS = {**EXACT, "error_model": "numpy"}
 NEWEST = (0, 68)
 """Newest version of numba whose internal classes `dpb_gym.kernels._parts` is tested with."""
+VERSION = tuple(int(part) for part in numba.__version__.split(".")[:2])
 
 
 def _kernel(function: Any, compiler: type, options: dict[str, Any]) -> Any:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
-    version = tuple(int(part) for part in numba.__version__.split(".")[:2])
-    if version > NEWEST:  # the same code, compiled in twice the time
+    if VERSION > NEWEST:  # the same code, compiled in twice the time
         plain = numba.njit(pipeline_class=compiler, **options)(function)
         return cached(plain, function)
     from dpb_gym.kernels._parts import Kernel

@@ -5,7 +5,8 @@ so at every level of calls, from the smallest helper to the loop over rounds, be
 call each of them. That takes more than half of the time of compilation.
 
 A `Kernel` is two dispatchers. Python calls the first one. Compiled code calls the second one, a
-part, which ends as LLVM code. Its callers link, optimise and emit that code.
+part, which ends as LLVM code. Its callers link, optimise and emit that code, as functions of their
+own (`_KernelLibrary`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,33 @@ class _PartLibrary(JITCodeLibrary):
         return self.serialize_using_bitcode()
 
 
+class _KernelLibrary(JITCodeLibrary):
+    """Machine code of a kernel and of the parts that it calls.
+
+    No other code calls these copies of the parts. LLVM is told so, and therefore inlines what is
+    called once, and leaves out arguments that are not used and the counting of references to
+    arrays that have none (`dpb_gym.kernels.borrowing`): 40% of the time of a round of LinUCB.
+    """
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            # the linkage of what was linked; that of the kernel itself is another one
+            if function.linkage == binding.Linkage.linkonce_odr and not function.is_declaration:
+                function.linkage = binding.Linkage.internal
+        super()._optimize_final_module()
+
+
+class _KernelPipeline(CompilerBase):
+    """Mixin of a compiler whose code Python calls."""
+
+    def define_pipelines(self) -> Any:
+        state = self.state
+        state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        # as numba does where it makes the library
+        state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
 class _PartPipeline(CompilerBase):
     """Mixin of a compiler that stops before machine code."""
 
@@ -51,9 +79,9 @@ class _PartPipeline(CompilerBase):
 
 
 @functools.cache
-def _of_part(compiler: type) -> type:
-    """Return the compiler of the parts of kernels that have this compiler."""
-    return type(f"{compiler.__name__}OfPart", (_PartPipeline, compiler), {})
+def _with(mixin: type, compiler: type) -> type:
+    """Return a compiler with one of the mixins of this module."""
+    return type(f"{mixin.__name__}{compiler.__name__}", (mixin, compiler), {})
 
 
 class _PartFiles(KernelFiles):
@@ -124,8 +152,9 @@ class Kernel(CPUDispatcher):
 
     def __init__(self, function: Callable[..., Any], compiler: type, options: Any) -> None:
         options = {"nopython": True, **options}
-        super().__init__(function, targetoptions=options, pipeline_class=compiler)
-        part = _Part(function, targetoptions=options, pipeline_class=_of_part(compiler))
+        own = _with(_KernelPipeline, compiler)
+        super().__init__(function, targetoptions=options, pipeline_class=own)
+        part = _Part(function, targetoptions=options, pipeline_class=_with(_PartPipeline, compiler))
         _parts[self] = cached(part, function)
 
     @property

@@ -31,14 +31,15 @@ def best_candidate(x, theta, u):
     action = 0
     for k in range(m):
         s = 0.0
-        square = 0.0
         for j in range(d):
-            square += x[k, j] * x[k, j]
             s += x[k, j] * theta[j]
-        if s > best or (s == best and square > ROUNDING * longest):
-            best = s
-            longest = square
-            action = k
+        # the length matters for few candidates, and takes as long as the score
+        if s >= best:
+            square = kernels.feature_rows.squared_norm(x[k])
+            if s > best or square > ROUNDING * longest:
+                best = s
+                longest = square
+                action = k
     if u > 0.0:
         return _among_equals(x, theta, u, best, longest, action)
     return action
@@ -51,11 +52,9 @@ def _among_equals(x, theta, u, best, longest, action):
         left = min(int(u * count), count - 1)
         for k in range(x.shape[0]):
             s = 0.0
-            square = 0.0
             for j in range(x.shape[1]):
-                square += x[k, j] * x[k, j]
                 s += x[k, j] * theta[j]
-            if s == best and square * ROUNDING >= longest:
+            if s == best and kernels.feature_rows.squared_norm(x[k]) * ROUNDING >= longest:
                 if turn == 1 and left == 0:
                     return k
                 if turn == 1:
@@ -79,10 +78,7 @@ def optimistic_candidate(x, b, inverse, width, u):
     m, d = x.shape
     if b.shape[0] != d or inverse.shape[0] != d or inverse.shape[1] != d:
         raise IndexError("shapes differ")
-    size = 2 * d + m
-    scratch = (
-        kernels.scratch.frame_vector()[:size] if size <= kernels.scratch.MOST else np.empty(size)
-    )
+    scratch = kernels.scratch.vector(2 * d + m)
     theta = scratch[:d]
     scores = scratch[2 * d :]
     kernels.linalg.multiply_one(inverse, b, theta)

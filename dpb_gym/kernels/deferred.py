@@ -45,6 +45,9 @@ def _introduce() -> None:
     """Let compiled functions have deferred ones as globals, with the type of their dispatchers."""
     from numba.extending import typeof_impl
 
+    # numba knows the intrinsic functions that exist when it begins to compile a function
+    from dpb_gym.kernels import scratch as scratch
+
     @typeof_impl.register(Deferred)
     def _(value: Any, _: Any) -> Any:
         return value.compiled._numba_type_

@@ -155,8 +155,8 @@ def _image_of_four(columns, metric, j, out):
 
 
 @vectorised
-def _add_norms_of_short_rows(x, metric, width, out):
-    """Add width ||x_k||_metric to out[k] for rows of fewer than `SHORT` numbers.
+def _upper_bounds_of_short_rows(x, theta, metric, width, out):
+    """`upper_bounds` of rows of fewer than `SHORT` numbers.
 
     The operations of `linalg.multiply_one` and `linalg.dot_one`, for four rows at a time: a row has
     too few numbers for vector registers.
@@ -165,7 +165,8 @@ def _add_norms_of_short_rows(x, metric, width, out):
     n = d - d % 4
     columns = frame_vector()
     image = frame_vector()
-    parts = frame_vector()
+    means = frame_vector()
+    squares = frame_vector()
     for first in range(0, m, 4):
         for k in range(4):
             # after the last row, that row again
@@ -173,16 +174,20 @@ def _add_norms_of_short_rows(x, metric, width, out):
             for j in range(d):
                 columns[4 * j + k] = x[row, j]
         for k in range(16):
-            parts[k] = 0.0
+            means[k] = 0.0
+            squares[k] = 0.0
         for j in range(d):
             _image_of_four(columns, metric, j, image)
             # `dot_one` adds products to four sums in turn, and those of the rest to the first
             at = 4 * (j % 4) if j < n else 0
+            weight = theta[j]
             for k in range(4):
-                parts[at + k] += columns[4 * j + k] * image[k]
+                means[at + k] += columns[4 * j + k] * weight
+                squares[at + k] += columns[4 * j + k] * image[k]
         for k in range(min(4, m - first)):
-            square = (parts[k] + parts[4 + k]) + (parts[8 + k] + parts[12 + k])
-            out[first + k] += width * np.sqrt(max(0.0, square))
+            mean = (means[k] + means[4 + k]) + (means[8 + k] + means[12 + k])
+            square = (squares[k] + squares[4 + k]) + (squares[8 + k] + squares[12 + k])
+            out[first + k] = mean + width * np.sqrt(max(0.0, square))
 
 
 @vectorised
@@ -223,10 +228,10 @@ def upper_bounds(x, theta, metric, width, image, out):
         out: Output ``(m,)``.
     """
     m, d = x.shape
+    if width > 0.0 and d < SHORT:
+        _upper_bounds_of_short_rows(x, theta, metric, width, out)
+        return
     for k in range(m):
         out[k] = dot_one(x[k], theta)
     if width > 0.0:
-        if d < SHORT:
-            _add_norms_of_short_rows(x, metric, width, out)
-        else:
-            _add_norms(x, metric, width, image, out)
+        _add_norms(x, metric, width, image, out)

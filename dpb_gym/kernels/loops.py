@@ -5,8 +5,7 @@ gets loops of its own, which are written here once: `loops` executes `TEXT` with
 functions as globals, under the name of the algorithm's file.
 
 R is the state as read-only arrays and S the same memory, writable. `act`, `record` and `due`
-receive R, so they cannot write. `buffers` hold the context of one round in double precision, and
-`shown` is the same memory, read-only.
+receive R, so they cannot write. The contexts are read-only arrays, too, which they read in place.
 """
 
 from __future__ import annotations
@@ -26,29 +25,27 @@ IMPOSSIBLE = -1
 """Status of a price outside of [0, 1], which is none of `dpb_gym.kernels.continual`."""
 TEXT = '''
 @vectorised
-def act_rounds(c, R, t, contexts, buffers, shown, z, out):
+def act_rounds(c, R, t, contexts, z, out):
     """Write the actions of n rounds, ``(n, B)`` or ``(n, B, K)``."""
-    c, R, contexts, buffers, shown, z = borrowed((c, R, contexts, buffers, shown, z))
+    c, R, contexts, z = borrowed((c, R, contexts, z))
     for b in range(out.shape[1]):
         s = State({lanes_R})
         for i in range(out.shape[0]):
-            {load}
             action = act(c, s, t + i, {x}, z[i, b])
             {put}
 
 
 @vectorised
 def record_rounds(
-    c, R, t, contexts, buffers, shown, actions, responses, observed, z, values, rows, others
+    c, R, t, contexts, actions, responses, observed, z, values, rows, others
 ):
     """Write the records of n rounds; zeros where there is no response."""
-    c, R, contexts, buffers, shown, z = borrowed((c, R, contexts, buffers, shown, z))
+    c, R, contexts, z = borrowed((c, R, contexts, z))
     actions, rows, others = borrowed((actions, rows, others))
     for b in range(actions.shape[1]):
         s = State({lanes_R})
         for i in range(actions.shape[0]):
             if observed[i, b]:
-                {load}
                 {record}
             else:
                 values[i, b] = 0.0
@@ -71,7 +68,7 @@ PRICES = '''
 
 @vectorised
 def play_prices(
-    c, R, S, t, contexts, buffers, shown, z, repeats, answers, actions, played, demand, rewards,
+    c, R, S, t, contexts, z, repeats, answers, actions, played, demand, rewards,
     expected, values, rows, others
 ):
     """Play rounds of prices, up to the first one after which a release is due.
@@ -79,7 +76,7 @@ def play_prices(
     Returns:
         `OK` or `IMPOSSIBLE`, and the number of rounds before one with an impossible price.
     """
-    c, R, S, contexts, buffers, shown = borrowed((c, R, S, contexts, buffers, shown))
+    c, R, S, contexts = borrowed((c, R, S, contexts))
     z, repeats, answers, rows, others = borrowed((z, repeats, answers, rows, others))
     features, theta, model, zeta, low, high, uniform = answers
     stop = False
@@ -87,7 +84,6 @@ def play_prices(
         for b in range(actions.shape[1]):
             r = State({lanes_R})
             s = State({lanes_S})
-            {load}
             action = act(c, r, t + i, {x}, z[i, b])
             actions[i, b] = action
             if not (action >= 0.0 and action <= 1.0):
@@ -107,21 +103,20 @@ def play_prices(
 SEE = '''
 
 @vectorised
-def see_rounds(c, S, t, contexts, buffers, shown, actions, observed):
+def see_rounds(c, S, t, contexts, actions, observed):
     """Update the states with the public part of one round that has a response."""
-    c, S, contexts, buffers, shown, actions = borrowed((c, S, contexts, buffers, shown, actions))
+    c, S, contexts, actions = borrowed((c, S, contexts, actions))
     for b in range(actions.shape[1]):
         s = State({lanes_S})
         for i in range(actions.shape[0]):
             if observed[i, b]:
-                {load}
                 see(c, s, t + i, {x}, actions[i, b])
 '''
 TABLE = '''
 
 @vectorised
 def play_table(
-    c, R, S, t, contexts, buffers, shown, z, repeats, rewards, observed, follow, totals, sums, clip,
+    c, R, S, t, contexts, z, repeats, rewards, observed, follow, totals, sums, clip,
     counts, counted, scratch, actions, values, rows, others
 ):
     """Play rounds with a table of the candidates' rewards.
@@ -135,11 +130,10 @@ def play_table(
     """
     low, high = clip
     all_exist = True
-    c, R, S, contexts, buffers, shown = borrowed((c, R, S, contexts, buffers, shown))
+    c, R, S, contexts = borrowed((c, R, S, contexts))
     z, repeats, rewards, observed = borrowed((z, repeats, rewards, observed))
     totals, sums, scratch, rows, others = borrowed((totals, sums, scratch, rows, others))
     {table_loops}
-            {load}
             action = act(c, r, t + i, {x}, z[i, b])
             actions[i, b] = action
             # the player refuses other actions
@@ -210,13 +204,12 @@ def image_lanes(c, S, t, due, matrices, norms):
 SHARES = '''
 
 @vectorised
-def shares_rounds(c, R, t, contexts, buffers, shown, out):
+def shares_rounds(c, R, t, contexts, out):
     """Write the probabilities of the candidates of n rounds, ``(n, B, m)``."""
-    c, R, contexts, buffers, shown = borrowed((c, R, contexts, buffers, shown))
+    c, R, contexts = borrowed((c, R, contexts))
     for b in range(out.shape[1]):
         s = State({lanes_R})
         for i in range(out.shape[0]):
-            {load}
             chances = shares(c, s, t + i, {x})
             same_length(chances.shape[0], out.shape[2])
             for k in range(out.shape[2]):
@@ -238,19 +231,6 @@ def same_length(length, wanted):
     """Raise IndexError unless a function returned as many numbers as it should."""
     if length != wanted:
         raise IndexError("an action, a record or an image has another length than planned")
-
-
-def _loading(dims: int, field: int, pad: str) -> str:
-    """Return code that copies a field of the context of round i and replicate b to its buffer."""
-    axes = "jkl"[:dims]
-    lines = []
-    indent = pad
-    for axis, name in enumerate(axes):
-        lines.append(f"{indent}for {name} in range(buffers[{field}].shape[{axis}]):")
-        indent += "    "
-    index = ", ".join(axes)
-    lines.append(f"{indent}buffers[{field}][{index}] = contexts[{field}][i, b, {index}]")
-    return "\n".join(lines).lstrip()
 
 
 def _record(directed: bool, second: bool, public: bool, index: str, pad: str) -> str:
@@ -286,7 +266,7 @@ def loops(
     state: Any,
     released: type,
     offer: type,
-    context: tuple[int, ...],
+    fields_of_context: int,
     slate: bool,
     table: bool,
     directed: bool,
@@ -303,7 +283,7 @@ def loops(
         state: Class of the state.
         released: Class of the releases that `learn` receives.
         offer: Class of a context of two fields.
-        context: Dimensions of each field of one context.
+        fields_of_context: Number of fields of a context, 1 or 2.
         slate: Whether actions are slates.
         table: Whether rewards come as a table of all candidates.
         directed: Whether records are numbers with directions.
@@ -316,7 +296,9 @@ def loops(
     deep = " " * 12
     deeper = " " * 16
     stops = functions.due is not None and functions.adopt is None
-    x = "shown[0]" if len(context) == 1 else "Offer(shown[0], shown[1])"
+    x = "contexts[0][i, b]"
+    if fields_of_context == 2:
+        x = f"Offer({x}, contexts[1][i, b])"
     parts = {
         "lanes_R": ", ".join(f"R.{name}[b]" for name in fields) + ",",
         "lanes_S": ", ".join(f"S.{name}[b]" for name in fields) + ",",
@@ -358,9 +340,6 @@ def loops(
     )
     text = TEXT + "".join(part for part, wanted in optional if wanted)
     text = text.replace("{table_loops}", ROUNDS if stops else LANES)
-    for pad in (deeper, deep):
-        loading = f"\n{pad}".join(_loading(dims, field, pad) for field, dims in enumerate(context))
-        text = text.replace(f"{pad}{{load}}", pad + loading)
     for name, code in parts.items():
         text = text.replace(f"{{{name}}}", code)
     names = {
@@ -376,7 +355,7 @@ def loops(
         "same_length": same_length,
         **{name: compiled(function) for name, function in functions._asdict().items()},
     }
-    if len(context) > 1:
+    if fields_of_context == 2:
         names["Offer"] = offer
     # the cache knows a function by its file, name and code, and not by the functions that it calls
     codes = [own.py_func.__code__ for own in functions if own is not None]

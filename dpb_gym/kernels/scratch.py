@@ -11,6 +11,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from dpb_gym.kernels._jit import inline
+
 MOST = 64
 """Length of a `frame_vector`."""
 _VECTOR = types.Array(types.float64, 1, "C")
@@ -48,3 +50,12 @@ The memory is in the frame of the calling function, which must not return it, an
 returns the same memory again. So only kernels use it. Agents' functions cannot
 (`dpb_gym.play.purity`).
 """
+
+
+@inline
+def vector(size):
+    """Return `size` numbers that are not initialised: a `frame_vector`, or an array if it is long.
+
+    It is part of the function that calls it, whose frame has the memory.
+    """
+    return frame_vector()[:size] if size <= MOST else np.empty(size)

@@ -293,9 +293,19 @@ def grow_inverse(inverse, v):
     """inverse <- (inverse^-1 + v v')^-1, in place. Return 1 + v' inverse v."""
     _same(inverse.shape[0], inverse.shape[1])
     _same(inverse.shape[0], v.shape[0])
-    d = v.shape[0]
-    scratch = kernels.scratch.frame_vector()[:d] if d <= kernels.scratch.MOST else np.empty(d)
+    scratch = kernels.scratch.vector(v.shape[0])
     return kernels.linalg.sherman_morrison_one(inverse, v, 1.0, scratch)
+
+
+@shape_checked
+def grow_inverse_clipped(inverse, x):
+    """`grow_inverse` by x / max(1, ||x||), for which no array is allocated."""
+    d = x.shape[0]
+    _same(inverse.shape[0], d)
+    _same(inverse.shape[1], d)
+    scratch = kernels.scratch.vector(2 * d)
+    kernels.feature_rows.clip_one(x, scratch[:d])
+    return kernels.linalg.sherman_morrison_one(inverse, scratch[:d], 1.0, scratch[d:])
 
 
 @shape_checked
@@ -303,8 +313,7 @@ def grow_factor(upper, v):
     """R <- the factor of R'R + v v', in place."""
     _same(upper.shape[0], upper.shape[1])
     _same(upper.shape[0], v.shape[0])
-    d = v.shape[0]
-    scratch = kernels.scratch.frame_vector()[:d] if d <= kernels.scratch.MOST else np.empty(d)
+    scratch = kernels.scratch.vector(v.shape[0])
     kernels.linalg.cholesky_update_one(upper, v, 1.0, scratch)
 
 

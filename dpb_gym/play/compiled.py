@@ -14,7 +14,7 @@ def compiled_loops(
     algorithm: type,
     functions: Functions,
     state: Hashable,
-    context: tuple[int, ...],
+    fields_of_context: int,
     integral: bool,
     slate: bool,
     table: bool,
@@ -29,4 +29,4 @@ def compiled_loops(
 
     kind = Candidates if integral else Offer
     options = slate, table, directed, second, follow, public, prices
-    return loops(algorithm, functions, state, Released, kind, context, *options)
+    return loops(algorithm, functions, state, Released, kind, fields_of_context, *options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ForwardRef
 
@@ -27,7 +26,7 @@ from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
 
 BOUND = (
-    "_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields", "_functions", "_offered",
+    "_c", "_R", "_shapes", "_memory", "_loops", "_kind", "_fields", "_functions", "_offered",
     "_action_shape", "_action_type", "_widths", "_everyone", "_no_second", "_follows",
 )  # fmt: skip
 """Attributes that are made again after loading."""
@@ -164,7 +163,8 @@ class Player(Agent):
         self._fields = self._context_fields() or self._kind.context
         shape = self._kind.feature_shape(self.problem)
         shapes = {"features": shape, "revenues": shape[:1], "arms": shape[:1]}
-        self._make_buffers([shapes[name] for name in self._fields])
+        self._shapes = [shapes[name] for name in self._fields]
+        self._memory: dict[str, Array] = {}
         self._action_shape = self._kind.action_shape(self.problem)
         self._action_type = np.int64 if self._kind.integral else np.float64
         plan = self.plan
@@ -184,7 +184,7 @@ class Player(Agent):
             type(self.algorithm),
             self._functions,
             kind,
-            tuple(buffer.ndim for buffer in self._buffers),
+            len(self._fields),
             "arms" in self._fields,
             bool(self._action_shape),
             self._kind.one_candidate,
@@ -259,28 +259,37 @@ class Player(Agent):
             )
         return functions
 
-    def _make_buffers(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Make the arrays that hold the context of one round."""
-        kinds = [np.int64 if name == "arms" else np.float64 for name in self._fields]
-        self._buffers = tuple(np.zeros(shape, kind) for shape, kind in zip(shapes, kinds))
-        self._shown = read_only(self._buffers)
+    def _converted(self, name: str, part: Array) -> Array:
+        """Return a field in the precision of the functions; the next context may overwrite it.
 
-    def _fit_buffers(self, contexts: tuple[Array, ...]) -> None:
-        """Make new buffers where a context has other numbers of candidates than the last one.
+        New memory for each context of 10^5 candidates takes longer than to convert them.
+        """
+        kind = np.int64 if name == "arms" else np.float64
+        if part.dtype == kind:
+            return np.ascontiguousarray(part)
+        memory = self._memory.get(name)
+        if memory is None or memory.shape != part.shape:
+            memory = self._memory[name] = np.empty(part.shape, kind)
+        np.copyto(memory, part, casting="unsafe")
+        return memory
 
-        Compiled loops read as many numbers as the buffers have.
+    def _check_shapes(self, contexts: tuple[Array, ...]) -> None:
+        """Note the shapes of a context, which may have other numbers of candidates than the last.
+
+        Raises:
+            AgentError: If it differs in more than that.
         """
         shapes = [part.shape[2:] for part in contexts]
-        if shapes == [buffer.shape for buffer in self._buffers]:
+        if shapes == self._shapes:
             return
-        for name, shape, buffer in zip(self._fields, shapes, self._buffers):
-            many = 1 if buffer.ndim == 2 or name != "features" else 0
-            if len(shape) != buffer.ndim or shape[many:] != buffer.shape[many:]:
-                wanted = tuple("any" if i < many else n for i, n in enumerate(buffer.shape))
+        for name, shape, usual in zip(self._fields, shapes, self._shapes):
+            many = 1 if len(usual) == 2 or name != "features" else 0
+            if len(shape) != len(usual) or shape[many:] != usual[many:]:
+                wanted = tuple("any" if i < many else n for i, n in enumerate(usual))
                 raise AgentError(f"{name} of a customer must have shape {wanted}, got {shape}")
         if len({shape[0] for shape in shapes if len(shapes) > 1}) > 1:
             raise AgentError(f"fields of a context have different numbers of candidates: {shapes}")
-        self._make_buffers(shapes)
+        self._shapes = shapes
 
     @property
     def _sums_of_rewards(self) -> bool:
@@ -304,9 +313,9 @@ class Player(Agent):
             part = part if rounds else part[None]
             if self._labels is not None:
                 part = self._labels[np.arange(part.shape[1])[:, None], part]
-            parts.append(read_only(np.ascontiguousarray(part)))
+            parts.append(read_only(self._converted(name, part)))
         contexts = tuple(parts)
-        self._fit_buffers(contexts)
+        self._check_shapes(contexts)
         if not rounds:
             self._offered = context, contexts
         return contexts
@@ -340,7 +349,7 @@ class Player(Agent):
 
     def _run(self, loop: str, states: Any, contexts: tuple[Array, ...], *rest: Any) -> None:
         run = getattr(self._loops, loop)
-        run(self._c, states, self.rounds + 1, contexts, self._buffers, self._shown, *rest)
+        run(self._c, states, self.rounds + 1, contexts, *rest)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         self._ready()
@@ -373,7 +382,7 @@ class Player(Agent):
     def _check(self, actions: Array, observed: Array) -> None:
         """Raise `ActionError` for the first observed action that does not exist."""
         if self._kind.integral and not self._slates():
-            many = self._buffers[0].shape[0]
+            many = self._shapes[0][0]
             # of one number, as in a session, a comparison of Python takes a tenth of the time
             if actions.size == 1 and 0 <= actions.item() < many:
                 return
@@ -523,8 +532,6 @@ class Player(Agent):
                 self.state,
                 self.rounds + 1,
                 tuple(field[part] for field in contexts),
-                self._buffers,
-                self._shown,
                 z[part],
                 repeats[part],
                 rounds.reward[part],
@@ -621,7 +628,7 @@ class Player(Agent):
         none = np.zeros((most, B, 0, 0))
         status, count = self._loops.play_prices(
             self._c, self._R, self.state, self.rounds + 1,
-            tuple(field[part] for field in contexts), self._buffers, self._shown, none, none,
+            tuple(field[part] for field in contexts), none, none,
             (features[part], *known, uniform[part]), actions[part], played, demand,
             rounds.rewards[part], rounds.expected[part], *records,
         )  # fmt: skip

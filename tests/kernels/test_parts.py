@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding
 from numba import config
 
 import dpb_gym
@@ -30,13 +31,21 @@ def difference_of_two(x: Any, i: Any, j: Any) -> Any:
     return inner(x, i) - inner(x, j)
 
 
+def long(x: Any, i: Any) -> Any:
+    """A function that LLVM does not inline where it is called twice."""
+    total = x[i] * x[i - 1] * x[i - 2] * x[i - 3] * x[i - 4] * x[i - 5] * x[i - 6] * x[i - 7]
+    total += x[i] / x[i - 1] + x[i - 2] / x[i - 3] + x[i - 4] / x[i - 5] + x[i - 6] / x[i - 7]
+    total += x[i] - x[i - 1] - x[i - 2] - x[i - 3] - x[i - 4] - x[i - 5] - x[i - 6] - x[i - 7]
+    return total
+
+
 @pytest.fixture
 def callee(tmp_path, monkeypatch):
     """A function that makes the kernel `inner` again, as another process does."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
 
-    def make():
-        kernel = checked(element)
+    def make(function=element):
+        kernel = checked(function)
         monkeypatch.setitem(globals(), "inner", kernel)
         return kernel
 
@@ -60,6 +69,18 @@ def test_bounds_are_checked_in_parts(callee):
         callee()  # compiled for the first caller, loaded for the second one
         with pytest.raises(IndexError):
             checked(caller)(x, 0, 2)
+
+
+def test_a_part_is_a_function_of_its_caller_alone(callee):
+    callee(long)
+    kernel = checked(sum_of_two)
+    assert kernel(np.ones(8), 0, 1) == -2.0
+    [compiled] = kernel.overloads.values()
+    own = [f for f in compiled.library._final_module.functions if not f.is_declaration]
+    exported = [f.name for f in own if f.linkage != binding.Linkage.internal]
+    assert any("long" in f.name for f in own)
+    assert exported
+    assert not any("long" in name for name in exported)
 
 
 def test_python_cannot_call_a_part(callee):

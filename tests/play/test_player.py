@@ -111,7 +111,8 @@ def spy(agent):
 
     def recorded(contexts, actions, responses, observed, z):
         values, rows, others = record(contexts, actions, responses, observed, z)
-        seen.append((agent.rounds + 1, contexts, actions[0].copy(), values[0], rows[0].copy()))
+        kept = tuple(part.copy() for part in contexts)  # the next context may overwrite them
+        seen.append((agent.rounds + 1, kept, actions[0].copy(), values[0], rows[0].copy()))
         return values, rows, others
 
     agent._record = recorded
@@ -289,3 +290,26 @@ def test_fewer_candidates_than_planned_are_chosen_from():
         agent.observe(context, action, Feedback(np.ones(2)))
     with pytest.raises(AgentError, match=r"features of a customer must have shape \('any', 3\)"):
         agent.act(Context(40, np.zeros((2, 5, 4), np.float32)))
+
+
+def test_another_context_between_a_decision_and_its_response_has_no_effect(run):
+    one, other = (run(*GAMES["recommendation"]) for _ in range(2))
+    for own in (one, other):
+        for _ in range(5):
+            context = own.instance.context()
+            action = own.agent.act(context)
+            if own is other:
+                # its features take the memory of those of the decision
+                own.agent.probabilities(context._replace(features=context.features[:, ::-1]))
+            own.agent.observe(context, action, own.instance.respond(action).feedback)
+            own.instance.advance()
+    assert_equal(one, other)
+
+
+def test_contexts_in_double_precision_are_not_copied(run):
+    own = run(*GAMES["recommendation"])
+    context = own.instance.context()
+    features = np.float64(context.features)
+    [seen] = own.agent._contexts(context._replace(features=features))
+    assert np.shares_memory(seen, features)
+    assert not seen.flags.writeable

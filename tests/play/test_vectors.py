@@ -200,6 +200,9 @@ CASES: dict[str, Case] = {
         (4 * V,), lambda x: 1 / max(1.0, np.linalg.norm(x)), ((0, 0),)
     ),
     "vectors.grow_inverse": Case((inverse(M), V), grown, changed=0),
+    "vectors.grow_inverse_clipped": Case(
+        (inverse(M), 4 * V), lambda A, v: grown(A, v / max(1.0, np.linalg.norm(v))), changed=0
+    ),
     "vectors.grow_factor": Case((R, V), factor, changed=0),
     "vectors.sampled": Case((R, V, 0.6, Z), drawn),
     "vectors.eigh": Case((M,), np.linalg.eigh),

@@ -25,6 +25,7 @@ from dpb_gym.kernels.vectors import (
     dots,
     grow_factor,
     grow_inverse,
+    grow_inverse_clipped,
     inverse,
     largest,
     log,
@@ -194,6 +195,9 @@ def features(c, x, k):
 @jit
 def grow_inverted(c, s, t, x, k):
     """A <- A + x x', by its inverse."""
+    if c.intercept == 0.0 and c.half == 0:
+        grow_inverse_clipped(s.A, x[k])
+        return
     v = features(c, x, k)
     grow_inverse(s.A, v)
     if c.half > 0:

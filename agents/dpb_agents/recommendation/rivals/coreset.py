@@ -21,7 +21,7 @@ from dpb_gym.kernels.vectors import (
     clipped,
     copy_matrix,
     copy_to,
-    grow_inverse,
+    grow_inverse_clipped,
     inner,
     largest,
     times,
@@ -141,7 +141,7 @@ def act(c, s, t, x, z):
 @jit
 def see(c, s, t, x, k):
     """V <- V + x x', and remember the features of arms."""
-    grow_inverse(s.own, clipped(x.features[k]))
+    grow_inverse_clipped(s.own, x.features[k])
     if s.active.shape[0] > 0:
         for i in range(x.arms.shape[0]):
             arm = x.arms[i]

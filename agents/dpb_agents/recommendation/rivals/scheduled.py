@@ -23,6 +23,7 @@ from dpb_gym.kernels.vectors import (
     copy_matrix,
     copy_to,
     grow_inverse,
+    grow_inverse_clipped,
     log,
     operator_norm,
     times,
@@ -75,7 +76,7 @@ def act_batches(c, s, t, x, z):
 @jit
 def see_batches(c, s, t, x, k):
     """A <- A + x x'."""
-    grow_inverse(s.A, clipped(x[k]))
+    grow_inverse_clipped(s.A, x[k])
 
 
 @jit
@@ -182,7 +183,7 @@ def act_dynamic(c, s, t, x, z):
 @jit
 def see_dynamic(c, s, t, x, k):
     """A <- A + x x'."""
-    grow_inverse(s.A, clipped(x[k]))
+    grow_inverse_clipped(s.A, x[k])
 
 
 @jit

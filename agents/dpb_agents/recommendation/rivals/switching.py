@@ -18,11 +18,10 @@ from dpb_agents.recommendation.rivals.linear_rival import (
 from dpb_gym import portable
 from dpb_gym.kernels.vectors import (
     add,
-    clipped,
     copy_matrix,
     copy_to,
     eigenvalues,
-    grow_inverse,
+    grow_inverse_clipped,
     log,
     times,
 )
@@ -104,8 +103,8 @@ def record(c, s, t, x, k, reward, z):
 @jit
 def see(c, s, t, x, k):
     """A <- A + x x'."""
-    # det(A + x x') / det A = 1 + x' A^-1 x, which `grow_inverse` returns.
-    s.gain[0] += log(grow_inverse(s.A, clipped(x[k])))
+    # det(A + x x') / det A = 1 + x' A^-1 x, which `grow_inverse_clipped` returns.
+    s.gain[0] += log(grow_inverse_clipped(s.A, x[k]))
 
 
 @jit
