@@ -34,8 +34,8 @@ _found: dict[Any, tuple[str, str] | None] = {}
 def checked(jobs: Sequence[Job], show: Show = False) -> tuple[list[Job], list[Failure]]:
     """Return the jobs without the cells of agents that a check refuses, and these as failures.
 
-    Every private agent that is not of this package is checked once per task, set of parameters and
-    trust model, see `check_agent`. Agents in isolated processes are not checked, because their code
+    Every private agent that is not of this package is checked once per task, budget, set of
+    parameters and code, see `check_agent`. Agents in isolated processes are not checked, because their code
     has no raw data there.
 
     Args:
@@ -78,10 +78,10 @@ def _needs_check(job: Job, cell: Cell) -> bool:
 
 
 def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str] | None:
-    """Return message and traceback of a check that fails; it runs once per process."""
+    """Return message and traceback of a check that fails; it runs once per process and code."""
     run = cell.agent
     task = cell.task
-    words = (run.name, run.params, run.spec.protects, run.budget and run.budget.trust)
+    words = (run.name, run.code, run.params, run.spec.protects, str(run.budget))
     key = (run.spec.maker, as_key(words), task.env, as_key(task.env_kwargs), task.horizon)
     if key not in _found:
         try:

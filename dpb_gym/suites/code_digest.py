@@ -7,10 +7,12 @@ import hashlib
 import inspect
 import re
 import sys
-from functools import cache, lru_cache
+from collections.abc import Iterable
+from functools import cache, lru_cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType, NoneType
+from typing import Any, NamedTuple
 
 from dpb_gym.errors import AgentError
 from dpb_gym.lazy import AGENTS
@@ -28,7 +30,23 @@ OWN = "dpb_gym"
 PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
 
 
-@lru_cache(maxsize=256)
+class _Known(NamedTuple):
+    """What is known of the code of a class or function in this process.
+
+    Attributes:
+        live: Digest of its functions in memory.
+        files: Digest of its files, as they were read.
+        digest: Digest of the code.
+    """
+
+    live: bytes
+    files: str
+    digest: str
+
+
+_known: dict[Any, _Known] = {}
+
+
 def code_hash(maker: Any) -> str:
     """Return the hash of an agent's code.
 
@@ -36,7 +54,9 @@ def code_hash(maker: Any) -> str:
     imports directly or indirectly, the package's version, and the agent's own version.
 
     For dpb-gym itself `ALGORITHM_VERSION` replaces the package's version. Files are read once per
-    process.
+    process, and again if functions of other packages changed in memory, as by a reload. A change in
+    memory alone changes the hash, too. Code without a file, as in a notebook, counts by its
+    functions, classes and constants.
 
     Args:
         maker: The agent's class, or a function that makes it.
@@ -44,10 +64,26 @@ def code_hash(maker: Any) -> str:
     code = getattr(maker, "func", maker)
     module = str(getattr(code, "__module__", None))
     package = distribution(module)
+    live = b"" if package == "dpb-gym" else _live(code)
+    known = _known.get(maker)
+    if known is not None and known.live == live:
+        return known.digest
+    if known is not None:
+        _place.cache_clear()
+        _read.cache_clear()
     version = "" if package in (None, "dpb-gym") else metadata.version(str(package))
-    parts = [str(getattr(maker, "version", "")).encode(), version.encode(), _source(code, module)]
+    source = _source(module) or live
+    parts = [str(getattr(maker, "version", "")).encode(), version.encode(), source]
     for name, content in sorted(_helpers(module).items()):
         parts += [name.encode(), content]
+    files = digest = _digest(parts)
+    if known is not None and files == known.files:
+        digest = _digest([files.encode(), live])
+    _known[maker] = _Known(live, files, digest)
+    return digest
+
+
+def _digest(parts: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -60,16 +96,69 @@ def _file(module: str) -> Path | None:
     return file if file.is_file() else None
 
 
-def _source(code: Any, module: str) -> bytes:
+def _source(module: str) -> bytes:
     file = _file(module)
-    if file is not None:
-        return file.read_bytes()
-    try:
-        return inspect.getsource(code).encode()
-    except (OSError, TypeError):
-        members = vars(code).values() if inspect.isclass(code) else [code]
-        codes = [f.__code__ for f in members if hasattr(f, "__code__")]
-        return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
+    return b"" if file is None else file.read_bytes()
+
+
+def _live(code: Any) -> bytes:
+    """Return a text of the code of a class or function in memory, and of what it uses.
+
+    Used are bases, and functions, classes, numbers, texts and tuples, by their names in modules of
+    the same top-level package.
+    """
+    top = str(getattr(code, "__module__", None)).partition(".")[0]
+    seen: dict[int, Any] = {}
+    words: list[str] = []
+    todo = [code]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if isinstance(value, (bool, int, float, str, bytes, tuple, NoneType)):
+            words.append(repr(value))
+        elif isinstance(value, (staticmethod, classmethod, property, partial)):
+            parts = ("__func__", "fget", "fset", "func", "args", "keywords")
+            todo += [getattr(value, part, None) for part in parts]
+        elif str(getattr(value, "__module__", None)).partition(".")[0] != top:
+            continue
+        elif inspect.isclass(value):
+            own = vars(value).items()
+            # texts and numbers of Python itself, such as the first line
+            members = [each for name, each in own if name[:2] != "__" or callable(each)]
+            todo += [*value.__bases__, *members]
+        elif inspect.isfunction(value):
+            codes = _codes(value.__code__)
+            words += [repr((value.__defaults__, value.__kwdefaults__)), *map(_text, codes)]
+            names = {name for each in codes for name in each.co_names}
+            todo += _reached(value, names, top)
+    return "\n".join(sorted(words)).encode()
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    """Return the code of a function and of those inside of it."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return [code, *(each for one in inner for each in _codes(one))]
+
+
+def _text(code: CodeType) -> str:
+    constants = [each for each in code.co_consts if not isinstance(each, CodeType)]
+    return repr((code.co_name, code.co_code, code.co_names, constants))
+
+
+def _reached(function: FunctionType, names: set[str], top: str) -> list[Any]:
+    """Return what a function reaches by names: its globals, its closure, and their attributes."""
+    values = [function.__globals__[name] for name in names if name in function.__globals__]
+    for value in values.copy():
+        if inspect.ismodule(value) and value.__name__.partition(".")[0] == top:
+            values += [vars(value)[name] for name in names if name in vars(value)]
+    for cell in function.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # not set yet
+            continue
+    return values
 
 
 def _helpers(module: str) -> dict[str, bytes]:

@@ -260,7 +260,7 @@ def test_the_odometer_covers_every_time_at_which_it_is_read(tmp_path):
     assert account.epsilon(4) == 0.0
 
 
-def test_the_last_reading_exceeds_the_lifetime_by_7_to_22_percent(tmp_path):
+def test_the_last_reading_exceeds_the_lifetime_by_6_to_23_percent(tmp_path):
     """docs/account.md and the docstring state the range."""
     excess = {}
     for eps, delta in itertools.product((0.1, 0.3, 1.0, 3.0, 10.0), (1e-9, 1e-7, 1e-6, 1e-5)):
@@ -268,7 +268,8 @@ def test_the_last_reading_exceeds_the_lifetime_by_7_to_22_percent(tmp_path):
         assert account.charge(1, account.limit)
         excess[eps, delta] = account.epsilon(1) / eps - 1.0
         account.close()
-    assert round(100 * min(excess.values())) == 7 and round(100 * max(excess.values())) == 22
+    assert 0.06 < min(excess.values()) < 0.07
+    assert 0.22 < max(excess.values()) < 0.23
     assert round(100 * excess[3.0, 1e-6]) == 12 and round(100 * excess[1.0, 1e-5]) == 17
 
 

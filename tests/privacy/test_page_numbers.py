@@ -48,7 +48,8 @@ def test_the_first_line_of_guarantees():
 def test_posterior_probabilities():
     text = page("guarantees.md")
     shares = [100.0 / (1.0 + math.exp(-epsilon)) for epsilon in (1.0, 2.0, 5.0)]
-    assert f"{shares[0]:.0f}% at epsilon 1, {shares[1]:.0f}% at 2, {shares[2]:.1f}% at 5" in text
+    least, middle, most = (math.ceil(10.0 * share) / 10.0 for share in shares)
+    assert f"at most {least}% at epsilon 1, {middle}% at 2, {most}% at 5" in text
 
 
 def test_the_loss_of_ten_rounds():

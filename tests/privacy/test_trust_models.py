@@ -477,7 +477,7 @@ def test_the_page_names_the_agents_of_each_trust_model():
 
 
 def test_what_needs_a_curator_or_a_horizon():
-    """`docs/trust.md` names the agents of limited stock, and the largest rho."""
+    """`docs/trust.md` names the agents of limited stock, and the one without a horizon."""
     stocked = {"resolving-mnl": "DPB/Assortment-v0", "resolving-pricing": "DPB/Pricing-v0"}
     for name, env in stocked.items():
         problem = make_problem(env, horizon=300, stock=5).info
@@ -485,12 +485,21 @@ def test_what_needs_a_curator_or_a_horizon():
         for trust in ("aggregator", "shuffler", "local"):
             with pytest.raises(BudgetError):
                 agent_specs()[name].guarantee(problem, Budget.parse(f"rho=0.5@{trust}"))
+    largest = "rho=1@shuffler", "eps=5,delta=1e-5@shuffler"  # of the arena
     for name, env in (
         ("one-pass-pricing", "DPB/Pricing-v0"),
+        ("resolving-pricing", "DPB/Pricing-v0"),
+        ("response-pricing", "DPB/Pricing-v0"),
+        ("private-single-action", "DPB/Pricing-v0"),
         ("one-pass-mnl", "DPB/Assortment-v0"),
+        ("resolving-mnl", "DPB/Assortment-v0"),
         ("one-pass-linear", "DPB/Recommendation-v0"),
         ("one-pass-linear-joint", "DPB/Recommendation-v0"),
     ):
         problem = replace(make_problem(env, horizon=300).info, horizon=None)
-        with pytest.raises(BudgetError, match="too many coins"):
-            agent_specs()[name].guarantee(problem, Budget.parse("rho=1@shuffler"))
+        for budget in largest:
+            with pytest.raises(BudgetError):
+                agent_specs()[name].guarantee(problem, Budget.parse(budget))
+    problem = replace(make_problem("DPB/Recommendation-v0", horizon=300).info, horizon=None)
+    for budget in ("rho=0.02@shuffler", *largest):
+        agent_specs()["shuffle-lin-ucb"].guarantee(problem, Budget.parse(budget))

@@ -83,16 +83,21 @@ def test_numbers_of_the_others_do_not_change() -> None:
     assert (beside.final_regret("fine") == alone).all()
 
 
-def test_an_agent_is_checked_once_per_parameters_task_and_trust_model(checks: list[str]) -> None:
+def test_an_agent_is_checked_once_per_code_parameters_task_and_budget(
+    checks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fine = (Reader, None, {"raw": False})
     evaluate({"mine": fine}, budgets=["rho=0.5", "rho=1"], replicates=3)
-    assert checks == ["mine (rho=0.5)"]
-    evaluate({"again": fine}, budgets="rho=0.7")
-    assert len(checks) == 1
+    assert checks == ["mine (rho=0.5)", "mine (rho=1)"]
+    evaluate({"again": fine}, budgets="rho=0.5")
+    assert len(checks) == 2
     evaluate({"other": (Reader, "rho=0.5", {"raw": True})})
     evaluate({"longer": fine}, budgets="rho=0.5", horizon=41)
     evaluate({"env": fine}, budgets="rho=0.5", env_kwargs={"dim": 4})
-    assert [title.partition(" ")[0] for title in checks] == ["mine", "other", "longer", "env"]
+    monkeypatch.setattr(Reader, "act", lambda self, context: 0)  # as a reload changes it
+    evaluate({"edited": fine}, budgets="rho=0.5")
+    new = [title.partition(" ")[0] for title in checks[2:]]
+    assert new == ["other", "longer", "env", "edited"]
 
 
 def test_which_agents_are_checked(checks: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

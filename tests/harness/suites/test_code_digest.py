@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -56,7 +57,8 @@ def fresh() -> None:
     """As a new process would find the package."""
     for name in [name for name in sys.modules if name.split(".")[0] == "keyed_shop"]:
         del sys.modules[name]
-    for cached in (sources.code_hash, sources._read, sources._place):
+    sources._known.clear()
+    for cached in (sources._read, sources._place):
         cached.cache_clear()
     importlib.invalidate_caches()
 
@@ -101,6 +103,74 @@ def test_what_a_changed_helper_computed_is_computed_again(shop: Path, tmp_path: 
     with pytest.warns(RuntimeWarning, match="computed by another version of the code"):
         again = dpb_gym.evaluate("DPB/Pricing-v0", {"Own": own()}, **asked)
     assert (again.final_regret("Own") != first).any()
+
+
+CELLS = {
+    "class": """
+class Mine(Base):
+    def act(self, context):
+        return helper(context.t > {limit})
+""",
+    "base": """
+import dpb_gym
+class Base(dpb_gym.SingleAgent):
+    def observe(self, context, action, feedback):
+        self.sums = {raw}
+""",
+    "helper": """
+def helper(late, scale={scale}):
+    return late * scale * BOUND
+BOUND = {bound}
+""",
+}
+SHOWN = {"limit": 10**9, "raw": "0.0", "scale": 2.0, "bound": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({}, True),
+        ({"limit": 201}, False),
+        ({"raw": "feedback.reward"}, False),
+        ({"scale": 3.0}, False),
+        ({"bound": 0.5}, False),
+    ],
+)
+def test_code_of_a_notebook_counts_with_what_it_uses(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], same: bool
+) -> None:
+    module = ModuleType("cells")
+    monkeypatch.setitem(sys.modules, "cells", module)
+    digests = []
+    for values in (SHOWN, SHOWN | changes):
+        for name in ("base", "helper", "class"):  # cells that are run again
+            exec(CELLS[name].format(**values), vars(module))
+        digests.append(sources.code_hash(module.Mine))
+    assert (digests[0] == digests[1]) == same
+
+
+def test_reloaded_code_has_the_digest_of_a_new_process(shop: Path) -> None:
+    """Tools such as autoreload change the functions of a class in place."""
+    agent = own()
+    before = sources.code_hash(agent)
+    file = shop / "agents.py"
+    file.write_text(file.read_text().replace("late.X +", "2 * late.X +"))
+    assert sources.code_hash(agent) == before, "the old code runs until it is reloaded"
+    new = importlib.reload(sys.modules["keyed_shop.agents"]).Own
+    agent.act.__code__ = new.act.__code__
+    reloaded = sources.code_hash(agent)
+    assert reloaded != before
+    assert sources.code_hash(own()) == reloaded
+
+
+def test_code_that_changed_in_memory_only_is_not_that_of_the_file(shop: Path) -> None:
+    agent = own()
+    before = sources.code_hash(agent)
+    act = agent.act
+    agent.act = lambda self, context: 0
+    assert sources.code_hash(agent) != before
+    agent.act = act
+    assert sources.code_hash(agent) != before, "it is not known to be the same again"
 
 
 def test_every_import_of_the_zoo_counts() -> None:
