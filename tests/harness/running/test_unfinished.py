@@ -61,7 +61,15 @@ def stop(*_: Any) -> None:
     raise Stopped
 
 
-DEEP = ("ppo", "dqn", "sac")
+OFF_POLICY = {
+    "net_arch": (8,), "batch_size": 4, "learning_starts": 4, "train_freq": 30, "gradient_steps": 2,
+}  # fmt: skip
+DEEP: dict[str, dict[str, Any]] = {
+    "ppo": {"net_arch": (8,), "n_steps": 64, "batch_size": 32, "n_epochs": 1},
+    "dqn": OFF_POLICY,
+    "sac": OFF_POLICY,
+}
+"""Agents of Stable-Baselines3 with small networks, trained before and after they continue."""
 
 
 @functools.cache
@@ -103,8 +111,8 @@ def job(world: str, names: dict[str, Any] | None = None) -> Job:
     env_id, kwargs = WORLDS[world]
     chosen = dict(agents(world)) if names is None else names
     suite, plan = plan_task(
-        env_id, {name: (name, budget) for name, budget in chosen.items()}, HORIZON, REPLICATES,
-        checkpoints=[40, 130, 200, HORIZON], env_kwargs=kwargs,
+        env_id, {name: (name, budget, DEEP.get(name, {})) for name, budget in chosen.items()},
+        HORIZON, REPLICATES, checkpoints=[40, 130, 200, HORIZON], env_kwargs=kwargs,
     )  # fmt: skip
     (made,) = make_jobs(suite, [plan])
     return made
