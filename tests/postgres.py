@@ -38,7 +38,8 @@ def server() -> Iterator[str]:
         assert done.returncode == 0, command
 
     run("initdb", "--auth=trust", "--username=tester", "--encoding=UTF8", "--locale=C", "--no-sync")
-    options = f"-c fsync=off -c autovacuum=off -c listen_addresses='' -c unix_socket_directories='{home}'"
+    # the data end with the tests: nothing needs to reach the disk
+    options = f"-c fsync=off -c listen_addresses='' -c unix_socket_directories='{home}'"
     run("pg_ctl", "--wait", "--log", str(home / "log"), "--options", options, "start")
     try:
         yield f"postgresql://tester@/postgres?host={home}"

@@ -449,18 +449,10 @@ def test_a_wrong_zeta_at_most_doubles_the_regret():
     seeds = range(1_001_300, 1_001_312)
     best = total("one-pass-pricing", right, seeds, Budget.zcdp(0.5)).mean()
     for zeta in (2.0, 8.0):
-        instance, regret = right.instance(seeds), np.zeros(len(seeds))
         wrong = dataclasses.replace(right.info, zeta=zeta)
         agent = make_agent("one-pass-pricing")
         agent.set_up(wrong, AgentStreams(seeds), Budget.zcdp(0.5))
-        for t in range(right.horizon):
-            context = locked(instance.context())
-            price = agent.act(context)
-            outcome = instance.respond(price)
-            regret += outcome.regret
-            agent.observe(context, price, outcome.feedback)
-            if t < right.horizon - 1:
-                instance.advance()
+        regret = regret_of(agent, right, seeds, right.horizon)
         assert regret.mean() < 2 * best
 
 
