@@ -37,8 +37,9 @@ def server() -> Iterator[str]:
         done = subprocess.run(command, user=other, cwd=home, stdout=subprocess.DEVNULL)
         assert done.returncode == 0, command
 
-    run("initdb", "--auth=trust", "--username=tester", "--encoding=UTF8", "--locale=C")
-    options = f"-c listen_addresses='' -c unix_socket_directories='{home}'"
+    run("initdb", "--auth=trust", "--username=tester", "--encoding=UTF8", "--locale=C", "--no-sync")
+    # the data end with the tests: nothing needs to reach the disk
+    options = f"-c fsync=off -c listen_addresses='' -c unix_socket_directories='{home}'"
     run("pg_ctl", "--wait", "--log", str(home / "log"), "--options", options, "start")
     try:
         yield f"postgresql://tester@/postgres?host={home}"

@@ -274,7 +274,7 @@ class Turned(Straight):
 @pytest.mark.parametrize("budget", ["rho=2", "rho=0.5@local", "eps=2,delta=1e-5@local"])
 def test_a_public_direction_that_follows_the_response_is_found(budget, audits_in_processes):
     env, kwargs = SETTINGS["arms"]
-    problem = make_problem(env, horizon=64, **kwargs)
+    problem = make_problem(env, horizon=24, **kwargs)
     influences = {}
     for agent in (Straight, Turned):
         run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.parse(budget))

@@ -446,9 +446,9 @@ def test_progress_is_bars_on_a_terminal(suite: str, tmp_path: Path) -> None:
     reader, writer = pty.openpty()
     program = (
         "from dpb_gym.cli import main; from dpb_gym.running import progress; "
-        "progress.ASKED_SECONDS = 0; main()"
+        "progress.ASKED_SECONDS = 0; progress.POLL_SECONDS = 0.02; main()"
     )
-    words = ["run", str(slow), "--out", str(tmp_path / "out"), "--workers", "2"]
+    words = ["run", str(slow), "--out", str(tmp_path / "out"), "--workers", "1"]
     with subprocess.Popen(
         [sys.executable, "-c", program, *words], stderr=writer, stdout=subprocess.PIPE
     ) as process:

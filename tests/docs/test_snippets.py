@@ -60,16 +60,18 @@ def _indent(code):
     return "".join(f"    {line}\n" if line.strip() else "\n" for line in code.splitlines())
 
 
-# One process runs and prints the commands of a page. Only the README's use all cores.
+# One process runs and prints the commands of a page. Only the README's use all cores, in worker
+# processes, which import the script: without a guard each of them would run the commands again.
 RUN_ALL = """
 import json, os, sys
 from dpb_gym.cli import run
-if sys.argv[1] != "README.md":
-    os.sched_getaffinity = lambda _: {0}
-for line, words in json.loads(sys.argv[2]):
-    print("$", line, file=sys.stderr, flush=True)
-    if status := run(words):
-        sys.exit(status)
+if __name__ == "__main__":
+    if sys.argv[1] != "README.md":
+        os.sched_getaffinity = lambda _: {0}
+    for line, words in json.loads(sys.argv[2]):
+        print("$", line, file=sys.stderr, flush=True)
+        if status := run(words):
+            sys.exit(status)
 """
 
 

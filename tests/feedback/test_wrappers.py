@@ -126,7 +126,7 @@ def test_all_outputs_are_epsilon_private(case, debias, monkeypatch):
     if case in ("choice", "purchase"):
         action = np.array([4, 1, 3])
     outputs = []
-    n = 600  # cells of the uniform number that decides between truth and lie
+    n = 600 if k > 2 else 300  # cells of the uniform number that decides between truth and lie
     cells = list(itertools.product((np.arange(n) + 0.5) / n, (np.arange(k - 1) + 0.5) / (k - 1)))
     for truth in range(options):
         share: dict[str, float] = {}

@@ -107,7 +107,7 @@ def test_gymnasium_accepts_it(menus: ModuleType, recwarn: pytest.WarningsRecorde
 def test_agents_are_evaluated_and_learn(menus: ModuleType) -> None:
     agents = ["menu-sums", "random", "oracle"]
     result = dpb_gym.evaluate(
-        ENV, agents, horizon=800, replicates=2, budgets=["rho=2", "none"], progress=False
+        ENV, agents, horizon=400, replicates=2, budgets=["rho=2", "none"], progress=False
     )
     assert not result.failures
     lost = {(row.agent, row.budget): row.regret[:, -1].mean() for row in result.rows}
@@ -193,7 +193,7 @@ def test_a_log_gives_an_environment(menus: ModuleType, sales: dict[str, Any]) ->
 @pytest.mark.slow
 def test_advice_on_a_log(menus: ModuleType, sales: dict[str, Any]) -> None:
     advice = dpb_gym.advise(
-        sales, "menu", budgets="rho=1", horizon=200, replicates=8, progress=False, **COLUMNS
+        sales, "menu", budgets="rho=1", horizon=100, replicates=8, progress=False, **COLUMNS
     )
     earned = {e.label: e.earned.mean for e in advice.earnings}
     assert earned["random"] < earned["without privacy"]

@@ -297,12 +297,12 @@ def least_regret_of(sums):
 
 
 def final_regret(agent, budget):
-    """Return the regret of 100 fresh seeds of the arena's recommendation task in small."""
+    """Return the regret of 50 fresh seeds of the arena's recommendation task in small."""
     result = dpb_gym.evaluate(
         "DPB/Recommendation-v0",
         {"it": (agent, budget)},
         horizon=1000,
-        replicates=100,
+        replicates=50,
         seed=40_000,
         env_kwargs={"dim": 20},
         progress=False,

@@ -85,8 +85,9 @@ def test_a_quadratic_loss_is_recovered(limit, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", ["pricing", "assortment"])
-def test_the_limit_falls_with_the_budget_and_is_below_random(limit, problem):
-    regrets = limit.limits(problem)
+def test_the_limit_falls_with_the_budget_and_is_below_random(limit, problem, monkeypatch):
+    monkeypatch.setattr(limit, "INSTANCES", 2)  # of 8, which are averaged
+    regrets = limit.limits.__wrapped__(problem)
     task = limit.TASKS[limit.CASES[problem][0]]
     assert all(a > b for a, b in itertools.pairwise(regrets))
     assert 0.0 < regrets[-1] < regrets[0] < task.normalisation.oracle - task.normalisation.random

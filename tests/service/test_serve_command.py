@@ -108,9 +108,9 @@ def test_kill_9_at_any_time_releases_nothing_twice(tmp_path: Path) -> None:
     rng = random.Random(5)
     answered: list[Any] = []
     events: dict[int, Any] = {}
-    for _ in range(3):
+    for _ in range(2):
         with program(config) as running:
-            until = len(answered) + rng.randint(60, 110)
+            until = len(answered) + rng.randint(90, 165)
             player = threading.Thread(target=play, args=(running, rng, answered))
             player.start()
             while len(answered) < until and player.is_alive():

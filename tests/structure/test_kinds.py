@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dpb_gym.problems.kinds import _BUILT_IN
 ROOT = Path(__file__).parents[2] / "dpb_gym"
 OWN = ("kinds", "problems/kinds.py")
 """Where names of kinds belong: the kinds themselves, and the list of them."""
+QUOTED = re.compile(rf"[\"']({'|'.join(_BUILT_IN)})[\"']")
 
 
 def names_in(node: ast.AST) -> bool:
@@ -24,6 +26,8 @@ def names_in(node: ast.AST) -> bool:
 
 def asked(source: str) -> Iterator[int]:
     """Yield the lines that compare with a kind's name, or look something up by it."""
+    if not QUOTED.search(source):  # most files, whose syntax trees take seconds
+        return
     for node in ast.walk(ast.parse(source)):
         nodes: list[ast.AST] = []
         if isinstance(node, ast.Compare):

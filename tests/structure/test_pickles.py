@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ FILES = [
 ]
 READERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle"}
 CALLS = {"read_pickle", "load_module", "unsafe_load", "full_load"}
+WORDS = re.compile(rf"\b({'|'.join(READERS | CALLS)}|allow_pickle|load)\b")
+"""One of these words is in every text that `reads` refuses."""
 
 
 def dotted(function: ast.expr) -> str:
@@ -26,7 +29,9 @@ def dotted(function: ast.expr) -> str:
 
 def reads(text: str) -> list[str]:
     """Return the ways in which code may read pickles."""
-    ways = []
+    ways: list[str] = []
+    if not WORDS.search(text):  # most files, whose syntax trees take seconds
+        return ways
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):

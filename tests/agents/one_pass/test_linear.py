@@ -18,6 +18,7 @@ import dpb_gym
 from dpb_agents.recommendation import one_pass_linear, one_pass_linear_joint
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
+from dpb_gym.agent import plays_stretches
 from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.kernels.filters import filter_step
@@ -54,9 +55,21 @@ def lane(state, b):
 
 
 def play(agent, problem, seeds, rounds, change=None):
+    """Return regret and actions, where possible from compiled code, which has the same bits."""
     instance = problem.instance(seeds)
     regret = np.zeros(len(seeds))
     actions = []
+    if change is None and plays_stretches(agent):
+        while len(actions) < rounds:
+            stretch = instance.move(rounds - len(actions))
+            view = stretch.view()
+            chosen = agent.play(view)
+            expected, observed, _ = stretch.outcome(view, chosen, "agent")
+            regret += instance.regret(expected, observed, stretch.best).sum(axis=0)
+            actions.extend(chosen)
+            if len(actions) < rounds:
+                instance.advance()
+        return regret, np.array(actions)
     for t in range(rounds):
         context = locked(instance.context())
         action = agent.act(context)

@@ -417,7 +417,7 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
     check_pair(rows, layout)
 
 
-def search(distance, size, starts=12):
+def search(distance, size, starts=8):
     """Largest distance that an optimiser finds over pairs of records."""
     rng = np.random.default_rng(8)
     best = 0.0

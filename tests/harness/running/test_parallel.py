@@ -72,10 +72,9 @@ def longer(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Longer:
 
 def test_worker_counts_change_nothing() -> None:
     one = dpb_gym.evaluate("DPB/Recommendation-v0", AGENTS, **RUN)
-    for workers in (2, 3):
-        many = dpb_gym.evaluate("DPB/Recommendation-v0", AGENTS, **RUN, workers=workers)
-        assert many.records() == one.records()
-        assert many.guarantees() == one.guarantees()
+    many = dpb_gym.evaluate("DPB/Recommendation-v0", AGENTS, **RUN, workers=3)
+    assert many.records() == one.records()
+    assert many.guarantees() == one.guarantees()
 
 
 def test_loky_writes_the_same_shards_as_one_process(
