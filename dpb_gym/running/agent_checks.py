@@ -35,8 +35,8 @@ def checked(jobs: Sequence[Job], show: Show = False) -> tuple[list[Job], list[Fa
     """Return the jobs without the cells of agents that a check refuses, and these as failures.
 
     Every private agent that is not of this package is checked once per task, budget, set of
-    parameters and code, see `check_agent`. Agents in isolated processes are not checked, because their code
-    has no raw data there.
+    parameters and code, see `check_agent`. Agents in isolated processes are not checked, because
+    their code has no raw data there.
 
     Args:
         jobs: The jobs.
