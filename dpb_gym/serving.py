@@ -327,8 +327,8 @@ class Session:
         Raises:
             AgentError: If the budget names a trusted curator, or contexts are public and the agent
                 uses them, or the agent is not registered; or the session has an account, or has
-                decided for customers itself; or it is no simulation and its noise is seeded or its
-                aggregator is simulated.
+                decided for customers itself; or it is no simulation and it is a rehearsal, its
+                noise is seeded or its aggregator is simulated.
             HorizonExceeded: If the horizon is over.
         """
         with self._used():
@@ -352,7 +352,10 @@ class Session:
             return device
 
     def _check_real(self, sums: privacy.Sum) -> None:
-        """Raise AgentError if noise or aggregator are for simulations only."""
+        """Raise AgentError if session, noise or aggregator are for simulations only."""
+        guarantee = self.agent.curator.guarantee
+        if guarantee is not None and not guarantee.private:
+            raise AgentError(f"a session without a guarantee makes no devices: {guarantee.basis}")
         if not self.agent.curator.system_noise:
             raise AgentError(
                 "devices of real customers need noise='system'; in a simulation, "

@@ -269,6 +269,24 @@ def test_devices_of_real_customers_draw_from_the_operating_system():
     assert session.decisions == 0 and session.pending == ()
 
 
+def test_a_rehearsal_makes_no_devices_of_real_customers(tmp_path):
+    """They would state the guarantee that the first continuation has."""
+    pytest.importorskip("opendp")
+    session = dpb_gym.serve(
+        "one-pass-pricing",
+        "rho=1@local",
+        "DPB/Pricing-v0",
+        warm=False,
+        state_dir=tmp_path / "state",
+    )
+    session.device()
+    session.save(tmp_path / "session")
+    rehearsal = dpb_gym.Session.load(tmp_path / "session", rehearsal=True)
+    with pytest.raises(AgentError, match="without a guarantee makes no devices"):
+        rehearsal.device()
+    assert rehearsal.device(simulation=True).decision == 2
+
+
 def test_a_real_session_needs_a_real_aggregator():
     pytest.importorskip("opendp")
     session = dpb_gym.serve("one-pass-pricing", "rho=1@aggregator", "DPB/Pricing-v0", warm=False)
