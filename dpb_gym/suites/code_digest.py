@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache, partial
 from importlib import metadata
 from pathlib import Path
-from types import CodeType, FunctionType, NoneType
+from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any, NamedTuple
 
 from dpb_gym.errors import AgentError
@@ -25,6 +25,7 @@ PAPERS = re.compile(
     r"|(?P<url>https://(?!doi\.org)[^\s,;)<>\"]*[^\s,;.)<>\"])",
     re.I,
 )
+PLAIN = (bool, int, float, str, bytes, NoneType)
 OWN = "dpb_gym"
 """The library. `ALGORITHM_VERSION` stands for its code."""
 PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
@@ -107,7 +108,7 @@ def _live(code: Any) -> bytes:
     Used are bases, and functions, classes, numbers, texts and tuples, by their names in modules of
     the same top-level package.
     """
-    top = str(getattr(code, "__module__", None)).partition(".")[0]
+    top = _package(code)
     seen: dict[int, Any] = {}
     words: list[str] = []
     todo = [code]
@@ -116,24 +117,36 @@ def _live(code: Any) -> bytes:
         if id(value) in seen:
             continue
         seen[id(value)] = value
-        if isinstance(value, (bool, int, float, str, bytes, tuple, NoneType)):
+        # the type, as attributes of an object, such as a proxy, can run code of others
+        kind = type(value)
+        if kind in PLAIN:
             words.append(repr(value))
-        elif isinstance(value, (staticmethod, classmethod, property, partial)):
+        elif issubclass(kind, tuple):
+            todo += tuple.__iter__(value)
+        elif issubclass(kind, (staticmethod, classmethod, property, partial)):
             parts = ("__func__", "fget", "fset", "func", "args", "keywords")
             todo += [getattr(value, part, None) for part in parts]
-        elif str(getattr(value, "__module__", None)).partition(".")[0] != top:
+        elif not issubclass(kind, (type, FunctionType)) or _package(value) != top:
             continue
-        elif inspect.isclass(value):
+        elif kind is FunctionType:
+            codes = _codes(value.__code__)
+            given = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+            words += [repr([each if type(each) in PLAIN else None for each in given])]
+            words += map(_text, codes)
+            todo += given
+            names = {name for each in codes for name in each.co_names}
+            todo += _reached(value, names, top)
+        else:
             own = vars(value).items()
             # texts and numbers of Python itself, such as the first line
             members = [each for name, each in own if name[:2] != "__" or callable(each)]
             todo += [*value.__bases__, *members]
-        elif inspect.isfunction(value):
-            codes = _codes(value.__code__)
-            words += [repr((value.__defaults__, value.__kwdefaults__)), *map(_text, codes)]
-            names = {name for each in codes for name in each.co_names}
-            todo += _reached(value, names, top)
     return "\n".join(sorted(words)).encode()
+
+
+def _package(code: Any) -> str:
+    """Return the top-level package of a class or function."""
+    return str(getattr(code, "__module__", None)).partition(".")[0]
 
 
 def _codes(code: CodeType) -> list[CodeType]:
@@ -151,7 +164,7 @@ def _reached(function: FunctionType, names: set[str], top: str) -> list[Any]:
     """Return what a function reaches by names: its globals, its closure, and their attributes."""
     values = [function.__globals__[name] for name in names if name in function.__globals__]
     for value in values.copy():
-        if inspect.ismodule(value) and value.__name__.partition(".")[0] == top:
+        if type(value) is ModuleType and value.__name__.partition(".")[0] == top:
             values += [vars(value)[name] for name in names if name in vars(value)]
     for cell in function.__closure__ or ():
         try:

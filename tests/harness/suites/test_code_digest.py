@@ -149,6 +149,24 @@ def test_code_of_a_notebook_counts_with_what_it_uses(
     assert (digests[0] == digests[1]) == same
 
 
+class Proxy:
+    """An object whose attributes can be read at times only, as of web frameworks."""
+
+    @property
+    def __class__(self) -> type:
+        raise RuntimeError("not now")
+
+
+def test_other_objects_that_code_uses_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("cells")
+    monkeypatch.setitem(sys.modules, "cells", module)
+    exec("def maker():\n    return request, pair", vars(module))
+    vars(module).update(request=Proxy(), pair=(1.0, Proxy()))
+    digest = sources.code_hash(module.maker)
+    module.pair = (2.0, Proxy())
+    assert sources.code_hash(module.maker) != digest
+
+
 def test_reloaded_code_has_the_digest_of_a_new_process(shop: Path) -> None:
     """Tools such as autoreload change the functions of a class in place."""
     agent = own()
