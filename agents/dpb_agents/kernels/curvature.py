@@ -34,6 +34,8 @@ ROUNDING = 1.0 - 1e-12
 # Least prior deviation of the curvature from isotropy, relative to its mean eigenvalue. 0 costs
 # 4% on pricing tasks and up to 17%, .1 and 1 at most 3% (docs/one-pass.md, "Constants").
 LEAST_EVENNESS = 0.3
+# Sums of squares below it have few digits left (the least normal number is 2e-308).
+LEAST_LOAD = 1e-305
 # Part of the rounds that is left out where theta is longer than expected: if their records are
 # as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
 FIRST_PART = 0.1
@@ -256,7 +258,7 @@ def symmetric(row, d, a):
 def row_weight(H, longest, B, U, q):
     """Factor that brings a row to the full sensitivity, given H and the largest |u|^2.
 
-    It makes (1 - q) |H|_F^2 / B^2 + q |u|^2 / U^2 equal to 1, and is 1 for a row of zeros.
+    It makes (1 - q) |H|_F^2 / B^2 + q |u|^2 / U^2 equal to 1, and is 1 if they are next to 0.
     """
     curvature = 0.0
     for j in range(H.shape[0]):
@@ -264,7 +266,7 @@ def row_weight(H, longest, B, U, q):
             curvature += H[j, k] * H[j, k] * (1.0 if j == k else 2.0)
     # The longest |u| of all outcomes is in the load: the weight must not depend on the outcome.
     load = (1.0 - q) * curvature / (B * B) + q * longest / (U * U)
-    return ROUNDING / math.sqrt(load) if load > 0.0 else 1.0
+    return ROUNDING / math.sqrt(load) if load > LEAST_LOAD else 1.0
 
 
 @jit

@@ -75,6 +75,8 @@ OTHERS = 0.0025
 # `norm`. Both trade an intercept against customers that drift (docs/one-pass.md, "Constants").
 RARE = 0.15
 WIDE = 2.5
+# Quantiles of blind prices, for their expected revenue.
+QUANTILES = 4
 # For small draws around a price in (0, 1) gain and cost are equal, so the limit must exceed 1.
 BET = 2.0
 
@@ -95,6 +97,7 @@ class Known(NamedTuple):
         constant: First coordinate of phi; 0: there is none.
         twins: Prices drawn again for each record.
         blind: Rounds that are played without theta.
+        cautious: Whether prices are blind for customers with whom theta may earn less.
         low: Least demand that counts.
         high: Largest demand that counts.
         prior: Prior of theta.
@@ -114,6 +117,7 @@ class Known(NamedTuple):
     constant: float
     twins: int
     blind: int
+    cautious: bool
     low: float
     high: float
     prior: Belief
@@ -148,11 +152,41 @@ class State(NamedTuple):
 @jit
 def act(c, s, t, x, z):
     """Price that is best for theta plus a draw, or a blind or a safe price."""
-    if t <= c.blind:
+    safe = safe_bet(c, s, x)
+    if is_blind(c, s, t, safe):
         u = normal_cdf(z[0, 0])
         # exp(-U) has the least worst-case regret
         return exp(-u) if c.twins > 0 else u
-    return explored_price(c, s, x, z[0], safe_bet(c, s, x))
+    return explored_price(c, s, x, z[0], safe)
+
+
+@jit
+def is_blind(c, s, t, safe):
+    """Whether a customer's price does not depend on theta.
+
+    Without a trusted curator it does not while blind prices may earn more: while the gain over
+    them is less than its posterior standard deviation. Of theta's errors only that of the price's
+    coefficient counts, since the others are averaged over customers.
+    """
+    if t <= c.blind or not c.cautious:
+        return t <= c.blind
+    a, slope, price, gain = safe
+    # derivative of the gain by -slope
+    steep = revenue_slope(c, a, slope, price)
+    for i in range(QUANTILES):
+        p = exp(-(i + 0.5) / QUANTILES)
+        gain -= revenue_of(a, slope, p, c.zeta) / QUANTILES
+        steep -= revenue_slope(c, a, slope, p) / QUANTILES
+    d = s.theta.shape[0]
+    variance = s.V[d - 1, d - 1] / (d - int(c.constant > 0.0))
+    return gain < abs(steep) * math.sqrt(variance)
+
+
+@jit
+def revenue_slope(c, a, slope, price):
+    """Derivative of the expected revenue at a price by -slope."""
+    f = sigmoid(c.zeta * (a - slope * price))
+    return c.zeta * price * price * f * (1.0 - f)
 
 
 @jit
@@ -225,10 +259,11 @@ def record(c, s, t, x, price, y, z):
         phi[m + j] = x[j] / root
     n = 1 + c.twins
     safe = safe_bet(c, s, x)
+    blind = is_blind(c, s, t, safe)
     least = np.inf
     mean = 0.0
     for i in range(c.twins, 0, -1):
-        if t <= c.blind:
+        if blind:
             twin = exp(-normal_cdf(z[i - 1, 0]))
         else:
             twin = explored_price(c, s, x, z[i - 1], safe)
@@ -366,8 +401,9 @@ class OnePassPricing(Algorithm):
 
     Until the first release the price is that of the prior mean: 1 for theta = 0 and logistic
     demand, random for Gaussian demand. If the budget is too small to learn in time and there is no
-    prior mean, prices for logistic demand are exp(-U), U uniform, which minimises the worst-case
-    regret.
+    prior mean, prices for logistic demand are blind: exp(-U), U uniform, which minimises the
+    worst-case regret. Without a trusted curator they are blind for every customer with whom theta
+    may earn less.
 
     The guarantee is anticipating zCDP (or the given (epsilon, delta)) per user-round, or per user
     with `max_rounds_per_user`, replace-one; the same argument gives joint privacy. It covers all
@@ -392,8 +428,8 @@ class OnePassPricing(Algorithm):
             release before them is subtracted, which costs no privacy. None: all rounds.
         max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
             one user are protected; user ids are public. None: a single round is protected.
-        level: Prior probability that demand has an intercept that no feature shows, < 1. Then phi
-            has a constant as first coordinate, and theta its coefficient. With 0 they have none.
+        level: Prior probability that demand has an intercept that no feature shows, < 1. phi has
+            a constant as first coordinate, and theta its coefficient. With 0 they have none.
         prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
             give a cold start. None: use `ProblemInfo.prior`.
 
@@ -422,7 +458,7 @@ class OnePassPricing(Algorithm):
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
     max_rounds_per_user: int | None = integer(None, 1)
-    level: float = real(0.0, 0.0, 1.0, open_high=True)
+    level: float = real(0.005, 0.0, 1.0, open_high=True)
     prior_mean: Any = None
 
     def __post_init__(self) -> None:
@@ -516,8 +552,10 @@ class OnePassPricing(Algorithm):
         if c["logistic"]:
             horizon = planned_horizon(problem, self.anytime)
             blind = horizon if blind > HOPELESS * horizon and private else 0
+        cautious = c["logistic"] and sums.trust.devices
         if prior.centre.any():
             blind = 0
+            cautious = False
         low, high = (0.0, 1.0) if c["logistic"] else GAUSSIAN_RANGE
         known, history = combination(sums, private, unit_noise, rate, self.window)
         return Known(
@@ -526,6 +564,7 @@ class OnePassPricing(Algorithm):
             constant=CONSTANT / math.sqrt(d) if self.level else 0.0,
             twins=TWINS if c["logistic"] and private else 0,
             blind=blind,
+            cautious=cautious,
             low=low,
             high=high,
             prior=prior,

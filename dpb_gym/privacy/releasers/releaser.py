@@ -368,7 +368,7 @@ PUBLIC = (
     "dim", "every", "gain", "grid", "horizon", "law", "levels", "max_calls", "mechanism",
     "message_bytes", "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "record_std",
     "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
-    "sigma", "steps", "variances", "what",
+    "sigma", "steps", "trust", "variances", "what",
 )  # fmt: skip
 METHODS = (
     "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",

@@ -130,6 +130,7 @@ def demand_known(layout, model=0, zeta=4.0, **changes):
         constant=0.0,
         twins=0,
         blind=1,
+        cautious=False,
         low=low,
         high=high,
         prior=belief(d),
@@ -415,6 +416,13 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
         row = demand_row(x, price, demand, theta, layout, model, zeta, *released, constant)
         rows.append(row)
     check_pair(rows, layout)
+
+
+def test_records_whose_squares_underflow_are_no_longer_than_the_others():
+    layout = Rows(4, 1.0, 1.0, 0.75)
+    for price in (1e-150, 2.3e-161, 1e-200):
+        rows = [demand_row(np.zeros(3), price, y, np.zeros(4), layout) for y in (0.0, 1.0)]
+        check_pair(rows, layout)
 
 
 def search(distance, size, starts=8):

@@ -15,11 +15,11 @@ import math
 
 import numpy as np
 from scipy.special import expit, ndtr, softmax, wrightomega
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 
 import dpb_gym
 from dpb_gym import portable
-from dpb_gym.privacy import Schedule
+from dpb_gym.privacy import ReleaseModel, Schedule
 from tests.agents.reference.one_pass_mnl_oracle import even_out, isometric_half, symmetric
 
 CONSTANT = 0.2  # first feature of every customer, whose coefficient is the intercept
@@ -62,7 +62,7 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         disperse=0.1,
         first=2.4,
         decay=1.25,
-        level=0.0,
+        level=0.005,
     ):
         self.norm, self.clip, self.bound, self.disperse = norm, clip, bound, disperse
         self.first, self.decay, self.level = first, decay, level
@@ -111,6 +111,8 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
             D * (D + 1) // 2 + D,
             schedule=schedule,
             sensitivity=1.0,
+            # batches of messages are planned from it
+            model=ReleaseModel(info.longest, noise, h, 1 / h, r**2 / d, False, linear=False),
             clip=2.0 if private else None,
             what="running sums of curvature and response",
         )
@@ -123,14 +125,16 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         if self.logistic:
             hopeless = private and self.ends[0] > HOPELESS * info.longest
             self.blind = info.longest if hopeless else 0
+        self.cautious = self.logistic and private and self.curator.trust != "curator"
         self.twins = TWINS if self.logistic and private else 0
 
     def act(self, context):
         """Return the best price for theta plus a draw, or a blind price."""
         z = portable.normals(self.rng, len(self.theta))
-        if self.t < self.blind:  # exp(-U) has the least worst-case regret
-            return float(np.exp(-ndtr(z[0])) if self.twins else ndtr(z[0]))
         x, drawn = context.features.astype(float), self.theta + self.root @ z
+        # exp(-U) has the least worst-case regret
+        if self.t < self.blind or (self.cautious and self.in_doubt(x)):
+            return float(np.exp(-ndtr(z[0])) if self.twins else ndtr(z[0]))
         price = self.best_price(x, drawn)
         if self.logistic and self.disperse:
             safe = self.best_price(x, self.theta)
@@ -138,6 +142,22 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
             gain = self.revenue(x, price, drawn) - self.revenue(x, safe, drawn)
             price = safe if cost > BET * gain else price
         return price
+
+    def in_doubt(self, x):
+        """Return whether the gain over blind prices is below its posterior standard deviation.
+
+        theta's only error is in the price's coefficient, and a small one.
+        """
+        price = self.best_price(x, self.theta)
+
+        def gain(last):
+            theta = np.append(self.theta[:-1], last)
+            blind = [self.revenue(x, math.exp(-u), theta) for u in (0.125, 0.375, 0.625, 0.875)]
+            return self.revenue(x, price, theta) - np.mean(blind)
+
+        step, last = 1e-6, self.theta[-1]
+        derivative = (gain(last + step) - gain(last - step)) / (2 * step)
+        return gain(last) < abs(derivative) * math.sqrt(self.V[-1, -1])
 
     def phi(self, x, price):
         """Return [x; -p] / sqrt(d), with the constant before x if there may be an intercept."""
@@ -251,7 +271,8 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
             prior = np.diag(size**2 / d * scale)
             error = noise + left * (1 + 1 / D) / 2 * np.trace(prior)
             total = A @ prior @ A.T + np.diag(spread * h + error)
-            weights.append(math.log(belief) + multivariate_normal.logpdf(z, cov=total))
+            misfit = np.linalg.slogdet(total)[1] + z @ np.linalg.solve(total, z)
+            weights.append(math.log(belief) - 0.5 * misfit)
             before.append(belief * norm.pdf(0.0, 0.0, math.sqrt(prior[0, 0])))
             gain = np.linalg.solve(total, A @ prior).T
             means.append(gain @ z)

@@ -40,6 +40,8 @@ CASES = {
         {"norm": 0.6, "disperse": 0.3, "clip": 0.5, "bound": 0.4},
         {"dim": 4},
     ),
+    "local": ("rho=50@local", {}, SHOP),
+    "secure aggregation": ("rho=5@aggregator", {}, {"dim": 4}),
     "greedy": ("rho=1", {"disperse": 0.0, "first": 1.0, "decay": 0.5}, {"dim": 4}),
 }
 
