@@ -167,6 +167,7 @@ RULES: dict[str, dict[str, dict[str, Any]]] = {
         "averaged link": {f"{PRICING} demand": plain_demand},
         "larger sizes": {f"{PRICING} OTHERS": 1e-300},
         "blind prices": {f"{PRICING} HOPELESS": NEVER},
+        "level": {"level": 0.0},
     },
     "one-pass-linear": {
         "logistic link": {"link": "identity"},
