@@ -161,6 +161,12 @@ class Kernel(CPUDispatcher):
     def _numba_type_(self) -> Any:
         return types.Dispatcher(_parts[self])
 
+    def compile(self, sig: Any) -> Any:
+        """Compile for the types of arguments; a function that calls itself calls this kernel."""
+        # numba takes a global function for a recursive call while it is being compiled
+        with _parts[self]._compiling_counter:
+            return super().compile(sig)
+
     @property
     def part_overloads(self) -> Any:
         """Compiled code of the part, by the types of its arguments."""

@@ -51,6 +51,25 @@ def callee(tmp_path, monkeypatch):
     return make
 
 
+def factorial(n: Any) -> Any:
+    return n * inner(n - 1) if n > 1 else 1
+
+
+def binomial(n: Any, k: Any) -> Any:
+    return inner(n) // (inner(k) * inner(n - k))
+
+
+@pytest.mark.parametrize("called_first", [True, False])
+def test_a_function_may_call_itself(callee, called_first):
+    """As a kernel, as the part of another one, and loaded in another process."""
+    for _ in range(2):
+        kernel = callee(factorial)
+        if called_first:
+            assert kernel(10) == 3_628_800
+        assert checked(binomial)(6, 2) == 15
+        assert kernel(5) == 120
+
+
 def test_a_part_is_loaded_for_another_caller(callee):
     x = np.array([1.0, 2.0])
     first = callee()

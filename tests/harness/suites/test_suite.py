@@ -9,7 +9,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpb_gym import make_problem
 from dpb_gym.errors import DataError, SuiteError, UnknownNameError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec, agent_specs, shortcoming
@@ -51,7 +50,7 @@ def test_shipped_suites_are_valid_complete_and_named_like_their_files(name: str)
         assert plan.task.description
         if plan.task.requires is None:
             # parameters that a problem refuses would stop the run
-            make_problem(plan.task.env, horizon=plan.task.horizon, **plan.task.env_kwargs)
+            plan.task.problem()
     used = {run.name for plan in plans for run in plan.runs}
     absent = {a.name for a in suite.agents if a.needs and find_spec(a.needs) is None}
     assert used | absent == {agent.name for agent in suite.agents}
