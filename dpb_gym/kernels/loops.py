@@ -1,8 +1,8 @@
 """Loops over rounds and replicates around the functions of an `Algorithm`, as source text.
 
-Numba caches a compiled function with the functions that it calls as globals. So every algorithm
-gets loops of its own, which are written here once: `loops` executes `TEXT` with the algorithm's
-functions as globals, under the name of the algorithm's file.
+Numba caches a compiled function with the functions that it calls as globals. So algorithms with
+other functions get loops of their own, which are written here once: `loops` executes `TEXT` with
+the functions as globals, under the name of their file.
 
 R is the state as read-only arrays and S the same memory, writable. `act`, `record` and `due`
 receive R, so they cannot write. The contexts are read-only arrays, too, which they read in place.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpb_gym.kernels._jit import vectorised
 from dpb_gym.kernels.borrowing import borrowed
@@ -260,8 +260,56 @@ def compiled(function: Any) -> Any:
     return function.compiled if isinstance(function, Deferred) else function
 
 
+VALUES = (type(None), bool, int, float, str)
+
+
+class Place(NamedTuple):
+    """Where the loops of some functions are defined.
+
+    Attributes:
+        module: Name of their module.
+        file: Its file, which the cache of compiled functions goes by.
+        prefix: First part of their names.
+    """
+
+    module: str
+    file: str
+    prefix: str
+
+
+def place_of(algorithm: type, functions: Any) -> Place:
+    """Return the place of the loops of an algorithm.
+
+    Algorithms with the same functions share it, and so what is compiled: it is that of `act` if
+    this is of the same package as the algorithm, and of the algorithm otherwise. Functions that
+    were made around other functions or arrays are of their algorithm alone.
+    """
+    act = functions.act.py_func
+    package = algorithm.__module__.partition(".")[0]
+    # the cache knows a function by its file, name and code, and not by the functions that it calls
+    parts: list[tuple[Any, ...]] = []
+    around: list[Any] = []
+    for own in functions:
+        if own is None:
+            parts.append(())
+            continue
+        plain = own.py_func
+        c = plain.__code__
+        inside = [cell.cell_contents for cell in plain.__closure__ or ()]
+        around += inside
+        values = [value for value in inside if type(value) in VALUES]
+        parts.append((plain.__module__, plain.__qualname__, values))
+        parts.append((c.co_code, c.co_consts, c.co_names, c.co_varnames))
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+    shared = package != "__main__" and act.__module__.partition(".")[0] == package
+    if shared and all(type(value) in VALUES for value in around):
+        return Place(act.__module__, act.__code__.co_filename, f"{act.__name__}_{digest}_")
+    file = inspect.getsourcefile(algorithm) or "<algorithm>"
+    return Place(algorithm.__module__, file, f"{algorithm.__name__}_{digest}_")
+
+
 def loops(
-    algorithm: type,
+    place: Place,
     functions: Any,
     state: Any,
     released: type,
@@ -278,8 +326,8 @@ def loops(
     """Return the compiled loops of an algorithm, as attributes of one object.
 
     Args:
-        algorithm: The class of an `Algorithm`.
-        functions: Its functions.
+        place: Where they are defined.
+        functions: Functions of an `Algorithm`.
         state: Class of the state.
         released: Class of the releases that `learn` receives.
         offer: Class of a context of two fields.
@@ -343,7 +391,7 @@ def loops(
     for name, code in parts.items():
         text = text.replace(f"{{{name}}}", code)
     names = {
-        "__name__": algorithm.__module__,
+        "__name__": place.module,
         "vectorised": vectorised,
         "State": state,
         "Released": released,
@@ -357,13 +405,8 @@ def loops(
     }
     if fields_of_context == 2:
         names["Offer"] = offer
-    # the cache knows a function by its file, name and code, and not by the functions that it calls
-    codes = [own.py_func.__code__ for own in functions if own is not None]
-    parts_of_code = [(c.co_code, c.co_consts, c.co_names, c.co_varnames) for c in codes]
-    digest = hashlib.sha256(repr(parts_of_code).encode()).hexdigest()
-    prefix = f"{algorithm.__name__}_{digest[:12]}_"
-    file = inspect.getsourcefile(algorithm) or "<algorithm>"
-    exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)
+    prefix = place.prefix
+    exec(compile(text.replace("def ", f"def {prefix}"), place.file, "exec"), names)
     attributes = {
         name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)
     }
