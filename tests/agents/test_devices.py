@@ -260,7 +260,7 @@ def test_an_earlier_device_has_the_earlier_policy():
         assert np.array_equal(own.state.theta, theta) and own.rounds == k + 1
     assert len(devices._replicas) <= devices.MOST_REPLICAS
     other = copy.deepcopy(kept[-1][0])
-    other["releases"][0]["sum"][0] += 1.0
+    other["releases"][0]["sum"][-1] += 1.0
     assert not np.array_equal(Device(other)._agent.state.theta, kept[-1][1])
     assert np.array_equal(Device(kept[-1][0])._agent.state.theta, kept[-1][1])
 
@@ -388,7 +388,8 @@ class TestUse:
         mean = np.array([0.1, -0.2, 0.3])
         session = served("one-pass-pricing", "rho=1@local", prior_mean=mean)
         device = Device(json.loads(json.dumps(session.device(simulation=True).public)))
-        assert device._agent.state.theta.tolist() == [mean.tolist()]
+        # the first coefficient is that of the level
+        assert device._agent.state.theta.tolist() == [[0.0, *mean.tolist()]]
 
     def test_infinite_bounds_are_strict_json(self):
         problem = dpb_gym.make_problem("DPB/Pricing-v0", demand="gaussian", horizon=60)

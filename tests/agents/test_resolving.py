@@ -90,7 +90,8 @@ def test_one_customer_adds_one_sale_at_most(name):
 def test_without_stock_it_is_the_one_pass_agent(name):
     env_id, kwargs = SEASONS[name]
     problem, actions = make_problem(env_id, horizon=80, **{**kwargs, "stock": None}), []
-    for agent in (make_agent(name), make_agent(WITHOUT[name])):
+    without_level = {"level": 0.0} if problem.kind == "pricing" else {}
+    for agent in (make_agent(name), make_agent(WITHOUT[name], **without_level)):
         agent.set_up(problem.info, AgentStreams([3]), None)
         actions.append(play(agent, problem.instance([3]), 80))
     np.testing.assert_array_equal(*actions)

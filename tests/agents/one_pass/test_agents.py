@@ -334,7 +334,7 @@ def test_hopeless_budgets_play_the_law_of_least_worst_case_regret():
 
 def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=10, dim=2)
-    agent = begin("one-pass-pricing", problem, [0], None)
+    agent = begin("one-pass-pricing", problem, [0], None, level=0.0)
     customer, z = np.zeros(1), np.ones(2)
 
     def price(slope, of_draw):
@@ -358,9 +358,10 @@ def test_pricing_estimates_theta_and_its_error_with_ample_data(demand, near):
     agent = begin("one-pass-pricing", problem, seeds, Budget.zcdp(10.0))
     regret_of(agent, problem, seeds, 20_000)
     truth = problem.instance(seeds).hidden["theta"]
-    error = np.abs(agent.state.theta - truth)
+    assert not agent.state.theta[:, 0].any()  # the coefficient of the level
+    error = np.abs(agent.state.theta[:, 1:] - truth)
     assert error.max() < near
-    assert (error < 4 * np.sqrt(np.einsum("bii->bi", agent.state.V))).all()
+    assert (error < 4 * np.sqrt(np.einsum("bii->bi", agent.state.V)[:, 1:])).all()
 
 
 def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
@@ -454,17 +455,17 @@ def test_first_records_are_left_out_if_theta_is_longer_than_the_prior_expects(
     assert own < 0.8 * total(name, problem, seeds, None).mean()
 
 
-def test_a_wrong_zeta_at_most_doubles_the_regret():
+def test_a_zeta_of_half_doubles_the_regret_and_one_of_twice_hardly_adds_to_it():
     """The demand's steepness is learned as the size of theta."""
     right = dpb_gym.make_problem("DPB/Pricing-v0", horizon=6000, dim=3, zeta=4.0)
-    seeds = range(1_001_300, 1_001_312)
+    seeds = range(1_001_300, 1_001_348)
     best = total("one-pass-pricing", right, seeds, Budget.zcdp(0.5)).mean()
-    for zeta in (2.0, 8.0):
+    for zeta, low, high in ((2.0, 1.5, 2.4), (8.0, 0.9, 1.5)):
         wrong = dataclasses.replace(right.info, zeta=zeta)
         agent = make_agent("one-pass-pricing")
         agent.set_up(wrong, AgentStreams(seeds), Budget.zcdp(0.5))
         regret = regret_of(agent, right, seeds, right.horizon)
-        assert regret.mean() < 2 * best
+        assert low * best < regret.mean() < high * best
 
 
 def test_exact_sums_use_the_first_records_with_heavy_tails():

@@ -438,7 +438,8 @@ def test_names_of_published_data_are_known(source: Any, layout: str, columns: An
 
 @pytest.mark.slow
 def test_a_budget_that_does_not_beat_random_choices_is_doubted() -> None:
-    answer = dpb_gym.advise(LOG, budgets=["eps=1,delta=1e-6@local", "eps=8,delta=1e-6"], **SETTINGS)
+    budgets = ["eps=1,delta=1e-6@local", "eps=8,delta=1e-6"]
+    answer = dpb_gym.advise("synthetic-mode-canada", budgets=budgets, outside="bus", **SETTINGS)
     doubted = [d for d in answer.warnings if "not shown to earn more than random choices" in d]
     assert len(doubted) == 1 and doubted[0].startswith("at eps=1,delta=1e-6@local ")
 
