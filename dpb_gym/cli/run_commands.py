@@ -15,6 +15,7 @@ from dpb_gym import papers, report, suites
 from dpb_gym.cli import options
 from dpb_gym.cli.completion import complete
 from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.progress_lines import progress_lines
 from dpb_gym.suites.provenance import shell_word
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def run(
         )  # fmt: skip
         place = f"{planned_suite.tasks[0].name}-{planned_suite.protocol[:8]}"
     if dry_run:
-        _print_forecast(forecast(planned_suite, plans, replicates), workers, json)
+        with progress_lines("dpb run", False if quiet else None):
+            forecasts = forecast(planned_suite, plans, replicates)
+        _print_forecast(forecasts, workers, json)
         return
     for path in (html, None if "://" in (out or "") else out):
         options.new_folder(path)
@@ -387,9 +390,10 @@ def reproduce(
     """
     settings = options.read_settings(set_)
     if dry_run:
-        forecasts = papers.forecast_figures(
-            target, replicates=replicates, quick=quick, env_kwargs=settings
-        )
+        with progress_lines("dpb reproduce", False if quiet else None):
+            forecasts = papers.forecast_figures(
+                target, replicates=replicates, quick=quick, env_kwargs=settings
+            )
         _print_forecast(forecasts, workers, json)
         return
     options.new_folder(out)

@@ -22,6 +22,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.errors import ResultError
 from dpb_gym.play import Plan
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, behind
+from dpb_gym.progress_lines import step
 from dpb_gym.registry import AgentSpec
 from dpb_gym.results.cell_result import CellResult, Timing
 from dpb_gym.results.parquet import table_bytes
@@ -168,11 +169,12 @@ def forecast(
     """Forecast time, size and memory of a plan from short plays of its first blocks.
 
     The first block of each task is played at its full horizon for `seconds`, and again while that
-    gets much further, so that compilation is not measured. It is played once more with memory
-    allocations counted. Rounds that were not played are assumed to cost as much as those of the
-    second half of the sample. Stored records have the size that their releasers state for the
-    horizon (`Releaser.memory`); an attribute of an agent may state its memory in the same way.
-    Imports and compilation are excluded.
+    gets much further, so that compilation is not measured. If this was not the whole block, it is
+    played once more with memory allocations counted. Rounds that were not played are assumed to
+    cost as much as those of the second half of the sample. Stored records have the size that their
+    releasers state for the horizon (`Releaser.memory`); an attribute of an agent may state its
+    memory in the same way. Imports and compilation are excluded. Each task is reported as a step,
+    see `dpb_gym.progress_lines`.
 
     Args:
         suite: The suite.
@@ -186,9 +188,9 @@ def forecast(
     """
     seconds = validation.real("seconds", seconds, 0.0, open_low=True)
     forecasts = []
-    for plan in plans:
-        if not plan.runs:
-            continue
+    played = [plan for plan in plans if plan.runs]
+    for number, plan in enumerate(played, 1):
+        step(f"task {plan.task.name}, {number} of {len(played)}")
         sizes = [len(block) for block in blocks(suite, plan.task, replicates)]
         (job,) = make_jobs(suite, [plan], sizes[0])
         seen = points = _play(job, seconds)
@@ -198,10 +200,14 @@ def forecast(
             points = [point for point in seen if point.round <= before] or seen[:1]
             if seen[-1].round <= FURTHER * before:
                 break
-        tracemalloc.start()
-        # points come by the clock on the wall: on a busy machine eight of them are little work
-        counted = _play(job, max(seconds, LEAST_POINTS * PROGRESS_SECONDS), LEAST_POINTS)
-        tracemalloc.stop()
+        growth = 0.0
+        # a block that was played whole has had the memory that it needs
+        if seen[-1].round < plan.task.horizon:
+            tracemalloc.start()
+            # points come by the clock on the wall: on a busy machine eight of them are little work
+            counted = _play(job, max(seconds, LEAST_POINTS * PROGRESS_SECONDS), LEAST_POINTS)
+            tracemalloc.stop()
+            growth = _growth(job, counted) + counted[-1].coming
         share = sum(sizes) / sizes[0]
         forecasts.append(
             Forecast(
@@ -211,7 +217,7 @@ def forecast(
                 sum(sizes) * len(job.cells) * plan.task.horizon,
                 (points[-1].seconds + _rest(job, points)) * share,
                 round(_table_size(job) * share),
-                _most_memory() + round(_growth(job, counted) + counted[-1].coming),
+                _most_memory() + round(growth),
             )
         )
     return forecasts

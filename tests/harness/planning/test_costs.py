@@ -16,6 +16,7 @@ import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.planning import costs as costing
 from dpb_gym.planning.costs import costs, forecast
+from dpb_gym.progress_lines import progress_lines
 from dpb_gym.running import runner
 from dpb_gym.running.api import plan_task
 from dpb_gym.running.execution import run_plan
@@ -105,6 +106,7 @@ def test_a_forecast_counts_what_a_plan_holds_without_making_it(
     suite: Suite, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
+    steps: list[str] = []
 
     def made(suite: Suite, plans: Any, replicates: int | None) -> Any:
         asked.append(replicates)
@@ -116,7 +118,9 @@ def test_a_forecast_counts_what_a_plan_holds_without_making_it(
     assert [(row.jobs, row.cells) for row in rows] == [(50_001, 100_002), (50_001, 200_004)]
     assert [row.rounds for row in rows] == [100_001 * 2 * 40, 100_001 * 4 * 60]
     assert all(row.memory > 1 << 25 and row.seconds > 0 for row in rows)
-    few = forecast(suite, plan_suite(suite, tasks=["items"]), seconds=0.01)
+    with progress_lines("forecast", steps.append):
+        few = forecast(suite, plan_suite(suite, tasks=["items"]), seconds=0.01)
+    assert steps[0] == "task items, 1 of 1"
     stored = sum(row.bytes for row in costs(out).agents if row.task == "items")
     assert 0.5 * stored < few[0].bytes < 2 * stored
 
