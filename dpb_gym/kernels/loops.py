@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -261,6 +262,7 @@ def compiled(function: Any) -> Any:
 
 
 VALUES = (type(None), bool, int, float, str)
+"""Types whose values distinguish the functions that were made around them."""
 
 
 class Place(NamedTuple):
@@ -277,6 +279,7 @@ class Place(NamedTuple):
     prefix: str
 
 
+@cache
 def place_of(algorithm: type, functions: Any) -> Place:
     """Return the place of the loops of an algorithm.
 
@@ -288,7 +291,7 @@ def place_of(algorithm: type, functions: Any) -> Place:
     package = algorithm.__module__.partition(".")[0]
     # the cache knows a function by its file, name and code, and not by the functions that it calls
     parts: list[tuple[Any, ...]] = []
-    around: list[Any] = []
+    shared = package != "__main__" and act.__module__.partition(".")[0] == package
     for own in functions:
         if own is None:
             parts.append(())
@@ -296,13 +299,12 @@ def place_of(algorithm: type, functions: Any) -> Place:
         plain = own.py_func
         c = plain.__code__
         inside = [cell.cell_contents for cell in plain.__closure__ or ()]
-        around += inside
         values = [value for value in inside if type(value) in VALUES]
+        shared = shared and len(values) == len(inside)
         parts.append((plain.__module__, plain.__qualname__, values))
         parts.append((c.co_code, c.co_consts, c.co_names, c.co_varnames))
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
-    shared = package != "__main__" and act.__module__.partition(".")[0] == package
-    if shared and all(type(value) in VALUES for value in around):
+    if shared:
         return Place(act.__module__, act.__code__.co_filename, f"{act.__name__}_{digest}_")
     file = inspect.getsourcefile(algorithm) or "<algorithm>"
     return Place(algorithm.__module__, file, f"{algorithm.__name__}_{digest}_")
