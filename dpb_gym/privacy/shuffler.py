@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -59,37 +60,40 @@ class CountingShuffler:
 
     A sum does not depend on the order of the bits, so it reveals what permuted bits reveal. It
     stores no message: only the numbers of ones, and which random texts ``once`` came. It can run
-    in a process of its own (``examples/split_session.py``).
+    in a process of its own (``examples/split_session.py``), and may be used by several threads.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._open: dict[int, _Open] = {}
         self._complete: set[int] = set()
 
     def submit(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take the bits of one device; see `Shuffler.submit`."""
         header, once, bits = _read(message)
-        number = header["batch"]
-        if number in self._complete:
-            raise ParameterError(f"batch {number} is complete: the message came too late")
-        fresh = _Open(header, np.zeros(header["coordinates"]))
-        batch = self._open.get(number, fresh)
-        # bits of different lengths would tell their senders apart
-        if batch.header != header:
-            raise ParameterError(
-                f"other devices of batch {number} have {batch.header}, this one has {header}"
-            )
-        if once in batch.seen:
-            raise ParameterError("the message was taken already")
-        self._open[number] = batch
-        batch.seen.add(once)
-        batch.ones += [text.count("1") for text in bits]
-        if len(batch.seen) < header["customers"]:
-            return None
-        # a later message would be a batch of its own, without others to hide in
-        self._complete.add(number)
-        del self._open[number]
-        return {**header, "ones": [int(one) for one in batch.ones]}
+        # a batch whose ones were added in part would count as complete in another thread
+        with self._lock:
+            number = header["batch"]
+            if number in self._complete:
+                raise ParameterError(f"batch {number} is complete: the message came too late")
+            fresh = _Open(header, np.zeros(header["coordinates"]))
+            batch = self._open.get(number, fresh)
+            # bits of different lengths would tell their senders apart
+            if batch.header != header:
+                raise ParameterError(
+                    f"other devices of batch {number} have {batch.header}, this one has {header}"
+                )
+            if once in batch.seen:
+                raise ParameterError("the message was taken already")
+            self._open[number] = batch
+            batch.seen.add(once)
+            batch.ones += [text.count("1") for text in bits]
+            if len(batch.seen) < header["customers"]:
+                return None
+            # a later message would be a batch of its own, without others to hide in
+            self._complete.add(number)
+            del self._open[number]
+            return {**header, "ones": [int(one) for one in batch.ones]}
 
 
 def _read(message: Mapping[str, Any]) -> tuple[dict[str, int], str, Sequence[str]]:

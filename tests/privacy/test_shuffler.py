@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -60,6 +61,17 @@ class TestCountingShuffler:
                 shuffler.submit(message(number=1))
                 shuffler.submit(message(number=1))
         assert len(shuffler._open[0].seen) == 1
+
+    def test_threads_of_a_server_complete_a_batch_once_and_wholly(self):
+        each = 200_000
+        numbers = {"customers": 14, "coordinates": 8, "bits_each": each, "bits": ["1" * each] * 8}
+        for _ in range(4):
+            shuffler = CountingShuffler()
+            with ThreadPoolExecutor(8) as pool:
+                sent = [message(number=k, **numbers) for k in range(14)]
+                outputs = list(pool.map(shuffler.submit, sent))
+            (batch,) = [output for output in outputs if output is not None]
+            assert batch["ones"] == [14 * each] * 8
 
     def test_a_complete_batch_takes_no_message(self):
         shuffler = CountingShuffler()
