@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpb_data import data_files, excel_files, exported_files, json_records, table_repair
 from dpb_data.arrow_arrays import from_texts, scalar, to_numpy
 from dpb_data.arrow_errors import NO_ROWS, UNIT, explained, with_short_separator
+from dpb_data.parquet_files import columns_of
 from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError, ParameterError
 
@@ -310,7 +311,7 @@ def _open_parquet(place: Path) -> Opened:
 
     def read(columns: Sequence[Column]) -> Any:
         with _expected(place, "a Parquet file"):
-            return pq.read_table(place, columns=[column.name for column in columns])
+            return columns_of(place, [column.name for column in columns])
 
     with _expected(place, "a Parquet file"):
         names = pq.read_schema(place).names

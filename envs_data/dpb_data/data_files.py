@@ -16,7 +16,7 @@ DATA_VARIABLE = "DPB_DATA"
 # No known data set needs more, packed 10:1 at most; deflate can reach 1000:1.
 MAX_UNPACKED = 4 << 30
 MAX_RATIO = 200
-_SMALL = 64 << 20
+SMALL = 64 << 20
 _FOREIGN = (
     (rb"\A(\xff\xfe|\xfe\xff)", "UTF-16, not UTF-8"),
     (rb"\A\x1f\x8b", "gzip data: unpack it first"),
@@ -157,7 +157,7 @@ def safe_members(archive: Path, label: str) -> list[zipfile.ZipInfo]:
         seen.add(key)
     total = sum(member.file_size for member in members)
     packed = max(1, sum(member.compress_size for member in members))
-    if total > MAX_UNPACKED or total > max(_SMALL, MAX_RATIO * packed):
+    if total > MAX_UNPACKED or total > max(SMALL, MAX_RATIO * packed):
         raise DataError(
             f"{label}: unpacks from {packed:,} to {total:,} bytes, more than any known data set "
             "needs; nothing was unpacked"
@@ -167,7 +167,7 @@ def safe_members(archive: Path, label: str) -> list[zipfile.ZipInfo]:
 
 def _gunzipped(raw: bytes, *, whole: bool) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)
-    content = unpacker.decompress(raw, min(MAX_UNPACKED, max(_SMALL, MAX_RATIO * len(raw))))
+    content = unpacker.decompress(raw, min(MAX_UNPACKED, max(SMALL, MAX_RATIO * len(raw))))
     if whole and unpacker.unconsumed_tail:
         raise EOFError("it unpacks to more than any known data set needs")
     if whole and not unpacker.eof:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from dpb_data.data_files import safe_members
 from dpb_data.header_rows import (
     ROWS_BELOW,
     TOTALS_OUT,
@@ -15,6 +17,10 @@ from dpb_data.header_rows import (
 )
 from dpb_data.table_repair import Repair
 from dpb_gym.errors import DataError, optional_module
+
+MOST_CELLS = 10_000_000
+CELLS_PER_BYTE = 20
+"""Limits: cells that any file may have, empty ones included, and cells per byte of a larger one."""
 
 
 def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
@@ -30,8 +36,23 @@ def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
     """
     openpyxl = optional_module("openpyxl", "reading .xlsx files", "data")
     try:
+        safe_members(path, str(path))
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+        room = max(MOST_CELLS, CELLS_PER_BYTE * Path(path).stat().st_size)
+        sheets: dict[str, list[tuple[Any, ...]]] = {}
+        for sheet in book.worksheets:
+            rows = sheets[sheet.title] = []
+            # each row has all cells up to its last one: a single cell can stand for 16,384
+            for row in sheet.iter_rows(values_only=True):
+                room -= len(row)
+                if room < 0:
+                    raise DataError(
+                        f"{path}: sheet {sheet.title!r} has more cells than a file of this size "
+                        "should, most of them empty: save its used columns alone, or as .csv"
+                    )
+                rows.append(row)
+    except DataError:
+        raise
     except Exception as error:  # openpyxl raises whatever its parsers raise
         raise DataError(f"{path}: expected an .xlsx file, found damage ({error})") from error
     full = {title: rows for title, rows in sheets.items() if sum(map(filled, rows)) > 2}

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rating_files import write_fixture
 
 import dpb_data
+from dpb_data import data_files, excel_files, parquet_files
+from dpb_data.column_reader import take_columns
 from dpb_data.formats import FORMATS
+from dpb_data.table_column import Column
 from dpb_gym.errors import DataError, DPBError
 
 HEADER = "userId,movieId,rating,timestamp"
@@ -254,3 +263,82 @@ def test_damaged_archives(tmp_path: Path, format: str) -> None:
     archive.write_bytes(b"")
     with pytest.raises(DataError, match=r"m\.zip: expected a complete zip archive"):
         dpb_data.load_ratings(archive)
+
+
+class TestFilesThatUnpackToMuchMore:
+    """A table of a few kB must not take more memory than one of its size should."""
+
+    @pytest.fixture(autouse=True)
+    def limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Half a MB, so that files that exceed it are made quickly."""
+        monkeypatch.setattr(parquet_files, "SMALL", 1 << 19)
+        monkeypatch.setattr(excel_files, "MOST_CELLS", 100_000)
+
+    def parquet(self, folder: Path, prices: Any, **options: Any) -> Path:
+        path = folder / "sales.parquet"
+        table = pa.table({"price": prices, "bought": pa.array([0, 1] * (len(prices) // 2))})
+        pq.write_table(table, path, compression="zstd", **options)
+        return path
+
+    def refused(self, path: Path, columns: Any = ("price", "bought")) -> str:
+        tracemalloc.start()
+        try:
+            with pytest.raises(DataError) as caught:
+                take_columns(path, [Column(name) for name in columns])
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+            assert pa.total_allocated_bytes() < 8 << 20
+        finally:
+            tracemalloc.stop()
+        return str(caught.value)
+
+    def test_rows_of_equal_values(self, tmp_path: Path) -> None:
+        path = self.parquet(tmp_path, pa.array(np.ones(100_000, np.int8)))
+        assert path.stat().st_size < 4000
+        assert "unpack to 100,000 rows" in self.refused(path)
+
+    def test_a_long_text_in_every_row(self, tmp_path: Path) -> None:
+        path = self.parquet(tmp_path, pa.array(["x" * 10_000] * 2000))
+        assert path.stat().st_size < 4000
+        assert "unpack to 2,000 rows" in self.refused(path)
+
+    def test_texts_that_are_written_out(self, tmp_path: Path) -> None:
+        path = self.parquet(tmp_path, pa.array(["x" * 10_000] * 2000), use_dictionary=False)
+        assert "unpack to 2,000 rows" in self.refused(path)
+
+    def test_categories(self, tmp_path: Path) -> None:
+        path = self.parquet(tmp_path, pa.array(["x" * 10_000] * 2000).dictionary_encode())
+        assert "unpack to 2,000 rows" in self.refused(path)
+
+    @pytest.mark.parametrize("rows", [10, 20_000])
+    def test_other_tables_are_read(self, tmp_path: Path, rows: int) -> None:
+        prices = pa.array([f"{k}.5" for k in range(rows)])
+        path = self.parquet(tmp_path, prices, row_group_size=7000)
+        _, read = take_columns(path, [Column("price"), Column("bought")])
+        assert read["price"].tolist() == [k + 0.5 for k in range(rows)]
+        assert read["bought"].tolist() == [0, 1] * (rows // 2)
+
+    def sheet(self, folder: Path, far: int) -> Path:
+        """A sheet of 300 rows of two cells, the second one in column `far`."""
+        openpyxl = pytest.importorskip("openpyxl")
+        book = openpyxl.Workbook(write_only=True)
+        sheet = book.create_sheet("Sales")
+        sheet.append(["price", *[None] * (far - 2), "bought"])
+        for k in range(299):
+            sheet.append([1.5 + k, *[None] * (far - 2), k % 2])
+        book.save(folder / "sales.xlsx")
+        return folder / "sales.xlsx"
+
+    def test_empty_cells_of_a_sheet(self, tmp_path: Path) -> None:
+        message = self.refused(self.sheet(tmp_path, 4000))
+        assert "sheet 'Sales' has more cells than a file of this size should" in message
+
+    def test_other_sheets_are_read(self, tmp_path: Path) -> None:
+        path = self.sheet(tmp_path, 2)
+        _, read = take_columns(path, [Column("price"), Column("bought")])
+        assert read["price"].tolist() == [1.5 + k for k in range(299)]
+
+    def test_packed_parts_of_a_sheet(self, tmp_path: Path) -> None:
+        path = tmp_path / "sales.xlsx"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("xl/sharedStrings.xml", b" " * (data_files.SMALL + 1))
+        assert "more than any known data set needs" in self.refused(path)

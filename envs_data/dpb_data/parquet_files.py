@@ -1,0 +1,86 @@
+"""Columns of a Parquet file, within a limit that depends on its size.
+
+Runs of equal values take almost no bytes in this format, so that a file of 2 kB can hold a hundred
+million rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.errors import DataError
+
+SMALL = 512 << 20
+MOST_RATIO = 200
+"""Limits: bytes that any file may have unpacked, and bytes per byte of a larger one."""
+VALUE = 8
+"""Bytes of a value at least, as each is converted to a number or a text."""
+BATCH = 1 << 16
+
+
+def columns_of(place: Path, names: Sequence[str]) -> Any:
+    """Return columns as an Arrow table.
+
+    Args:
+        place: The file.
+        names: Columns of the file.
+
+    Raises:
+        DataError: If the columns have more bytes than a file of this size should.
+        pyarrow.ArrowException: If the file is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(place)
+    texts = [name for name in names if _is_text(schema.field(name).type)]
+    size = place.stat().st_size
+    most = max(SMALL, MOST_RATIO * size)
+    batches = []
+    read = 0
+    # a page of a text can be repeated as often as there are rows: it is counted before it is copied
+    with pq.ParquetFile(place, read_dictionary=texts) as file:
+        # rows of a file with few bytes may be claimed by its footer alone
+        if file.metadata.num_rows * VALUE * max(1, len(names)) > most:
+            raise _too_large(place, size, file.metadata.num_rows)
+        for batch in file.iter_batches(BATCH, columns=list(names)):
+            columns = []
+            for values in batch.columns:
+                read += max(VALUE * len(values), _bytes_unpacked(values))
+                if read > most:
+                    raise _too_large(place, size, file.metadata.num_rows)
+                packed = pa.types.is_dictionary(values.type)
+                columns.append(values.dictionary_decode() if packed else values)
+            batches.append(pa.RecordBatch.from_arrays(columns, batch.schema.names))
+    if not batches:
+        return schema.empty_table().select(list(names))
+    return pa.Table.from_batches(batches)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _bytes_unpacked(values: Any) -> int:
+    """Return the bytes of an array whose repeated values are written out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(values.type):
+        return int(values.nbytes)
+    if not _is_text(values.type.value_type):
+        return VALUE * len(values)
+    lengths = pc.cast(pc.binary_length(values.dictionary), pa.int64())
+    return int(pc.sum(lengths.take(values.indices)).as_py() or 0)
+
+
+def _too_large(place: Path, size: int, rows: int) -> DataError:
+    return DataError(
+        f"{place}: its {size:,} bytes unpack to {rows:,} rows, whose columns have more than "
+        f"{SMALL >> 20} MiB and {MOST_RATIO} times its size: nothing was read. A table that is "
+        "meant so can be given as a frame or as .csv"
+    )
