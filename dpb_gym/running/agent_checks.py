@@ -53,7 +53,11 @@ def checked(jobs: Sequence[Job], show: Show = False) -> tuple[list[Job], list[Fa
         for job in jobs:
             passed = []
             for cell in job.cells:
-                refused = _refused(job, cell, say) if _needs_check(job, cell) else None
+                refused = None
+                if _needs_check(job, cell):
+                    # results are of the code that is checked; a notebook may change it later
+                    cell = cell.model_copy(update={"agent": cell.agent.sealed()})
+                    refused = _refused(job, cell, say)
                 if refused is None:
                     passed.append(cell)
                 else:

@@ -8,16 +8,18 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import resolve_name
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any, NamedTuple
 
 from dpb_gym.errors import AgentError
 from dpb_gym.lazy import AGENTS
 from dpb_gym.registry import AgentSpec, agent_spec
 from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.suites.code_in_memory import code_in_memory
 from dpb_gym.suites.provenance import git_revision
 
 PAPERS = re.compile(
@@ -25,7 +27,7 @@ PAPERS = re.compile(
     r"|(?P<url>https://(?!doi\.org)[^\s,;)<>\"]*[^\s,;.)<>\"])",
     re.I,
 )
-PLAIN = (bool, int, float, str, bytes, NoneType)
+NAME = re.compile(r"\.*\w+(\.\w+)*")
 OWN = "dpb_gym"
 """The library. `ALGORITHM_VERSION` stands for its code."""
 PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
@@ -56,8 +58,8 @@ def code_hash(maker: Any) -> str:
 
     For dpb-gym itself `ALGORITHM_VERSION` replaces the package's version. Files are read once per
     process, and again if functions of other packages changed in memory, as by a reload. A change in
-    memory alone changes the hash, too. Code without a file, as in a notebook, counts by its
-    functions, classes and constants.
+    memory alone changes the hash, too. Code without a file, as in a notebook, counts by what it
+    reaches in memory, see `dpb_gym.suites.code_in_memory`.
 
     Args:
         maker: The agent's class, or a function that makes it.
@@ -65,7 +67,9 @@ def code_hash(maker: Any) -> str:
     code = getattr(maker, "func", maker)
     module = str(getattr(code, "__module__", None))
     package = distribution(module)
-    live = b"" if package == "dpb-gym" else _live(code)
+    live = b""
+    if package != "dpb-gym":
+        live = code_in_memory(code, objects=_file(module) is None)
     known = _known.get(maker)
     if known is not None and known.live == live:
         return known.digest
@@ -102,78 +106,6 @@ def _source(module: str) -> bytes:
     return b"" if file is None else file.read_bytes()
 
 
-def _live(code: Any) -> bytes:
-    """Return a text of the code of a class or function in memory, and of what it uses.
-
-    Used are bases, and functions, classes, numbers, texts and tuples, by their names in modules of
-    the same top-level package.
-    """
-    top = _package(code)
-    seen: dict[int, Any] = {}
-    words: list[str] = []
-    todo = [code]
-    while todo:
-        value = todo.pop()
-        if id(value) in seen:
-            continue
-        seen[id(value)] = value
-        # the type, as attributes of an object, such as a proxy, can run code of others
-        kind = type(value)
-        if kind in PLAIN:
-            words.append(repr(value))
-        elif issubclass(kind, tuple):
-            todo += tuple.__iter__(value)
-        elif issubclass(kind, (staticmethod, classmethod, property, partial)):
-            parts = ("__func__", "fget", "fset", "func", "args", "keywords")
-            todo += [getattr(value, part, None) for part in parts]
-        elif not issubclass(kind, (type, FunctionType)) or _package(value) != top:
-            continue
-        elif kind is FunctionType:
-            codes = _codes(value.__code__)
-            given = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-            words += [repr([each if type(each) in PLAIN else None for each in given])]
-            words += map(_text, codes)
-            todo += given
-            names = {name for each in codes for name in each.co_names}
-            todo += _reached(value, names, top)
-        else:
-            own = vars(value).items()
-            # texts and numbers of Python itself, such as the first line
-            members = [each for name, each in own if name[:2] != "__" or callable(each)]
-            todo += [*value.__bases__, *members]
-    return "\n".join(sorted(words)).encode()
-
-
-def _package(code: Any) -> str:
-    """Return the top-level package of a class or function."""
-    return str(getattr(code, "__module__", None)).partition(".")[0]
-
-
-def _codes(code: CodeType) -> list[CodeType]:
-    """Return the code of a function and of those inside of it."""
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [code, *(each for one in inner for each in _codes(one))]
-
-
-def _text(code: CodeType) -> str:
-    constants = [each for each in code.co_consts if not isinstance(each, CodeType)]
-    return repr((code.co_name, code.co_code, code.co_names, constants))
-
-
-def _reached(function: FunctionType, names: set[str], top: str) -> list[Any]:
-    """Return what a function reaches by names: its globals, its closure, and their attributes."""
-    values = [function.__globals__[name] for name in names if name in function.__globals__]
-    for value in values.copy():
-        if type(value) is ModuleType and value.__name__.partition(".")[0] == top:
-            values += [vars(value)[name] for name in names if name in vars(value)]
-    for cell in function.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # not set yet
-            continue
-    return values
-
-
 def _helpers(module: str) -> dict[str, bytes]:
     """Return the sources of the modules of the same top-level package that a module imports."""
     sources: dict[str, bytes] = {}
@@ -194,7 +126,8 @@ def _place(module: str) -> Path | None:
     top, _, below = module.partition(".")
     for folder in getattr(sys.modules.get(top), "__path__", ()):
         base = Path(folder, *below.split("."))
-        for file in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+        compiled = [base.with_name(base.name + end) for end in EXTENSION_SUFFIXES]
+        for file in (base / "__init__.py", base.with_name(f"{base.name}.py"), *compiled):
             if file.is_file():
                 return file
     return None
@@ -205,7 +138,9 @@ def _read(module: str) -> tuple[bytes, frozenset[str]]:
     """Return a module's source and the modules of its package that it uses.
 
     A module is used if it is imported anywhere in the file, or accessed as an attribute of a
-    package that imports its submodules lazily.
+    package that imports its submodules lazily. In other packages than this one it also is if a
+    text of the file is its name, as `importlib.import_module` takes it, and so are the packages
+    that it is in.
     """
     file = _place(module)
     if file is None:
@@ -239,7 +174,22 @@ def _read(module: str) -> tuple[bytes, frozenset[str]]:
     for first, _, rest in (chain.partition(".") for chain in reached):
         if first in packages:
             modules.add(f"{packages[first]}.{rest}")
+    if distribution(top) != "dpb-gym":
+        modules |= _named(nodes, home, top)
+        modules |= {name.rsplit(".", n)[0] for name in modules for n in range(1, name.count("."))}
     return content, frozenset(name for name in modules if _place(name) is not None)
+
+
+def _named(nodes: Iterable[ast.AST], home: str, top: str) -> set[str]:
+    """Return the texts of a file that can name a module of its package."""
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    names = {text for text in texts if isinstance(text, str) and NAME.fullmatch(text)}
+    full = {resolve_name(name, home) for name in names if 0 < _level(name) <= home.count(".") + 1}
+    return {name for name in names | full if name.startswith(f"{top}.")}
+
+
+def _level(name: str) -> int:
+    return len(name) - len(name.lstrip("."))
 
 
 def papers(cls: type) -> tuple[str, ...]:

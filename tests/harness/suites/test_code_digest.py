@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -147,6 +149,120 @@ def test_code_of_a_notebook_counts_with_what_it_uses(
             exec(CELLS[name].format(**values), vars(module))
         digests.append(sources.code_hash(module.Mine))
     assert (digests[0] == digests[1]) == same
+
+
+MAKING = """
+import functools
+import numba
+import numpy as np
+class Options:
+    def __init__(self, value):
+        self.value = value
+class Slots:
+    __slots__ = ("value",)
+def plain(x):
+    return x + {0}
+def closed(value):
+    return lambda: value
+class Members:
+    listed = [{0}]
+    @functools.cached_property
+    def cached(self):
+        return {0}
+    partial = functools.partialmethod(plain, {0})
+slots = Slots()
+slots.value = {0}
+def maker(given={{"a": {0}}}):
+    return used
+"""
+KINDS = {
+    "list": "[0, {0}]",
+    "nested": "([{{'a': ({0},)}}],)",
+    "order": "[{0}, 3 - {0}]",
+    "order of a tuple": "({0}, 3 - {0})",
+    "key": "{{{0}: 0}}",
+    "set": "{{0, {0}}}",
+    "number of numpy": "np.float64({0})",
+    "complex": "complex({0})",
+    "array": "np.array([0.0, {0}])",
+    "shape": "np.zeros(({0}, 3 - {0}))",
+    "objects in an array": "np.array([None, {0}], object)",
+    "instance": "Options([{0}])",
+    "slots": "slots",
+    "lambda": "lambda: {0}",
+    "lambda in a dict": "{{'f': lambda: {0}}}",
+    "closure": "closed([{0}])",
+    "compiled": "numba.njit(plain)",
+    "compiled ufunc": "numba.vectorize(plain)",
+    "memory": "functools.lru_cache(plain)",
+    "partial": "functools.partial(plain, {0})",
+    "method": "Options({0}).__init__",
+    "class attribute": "Members",
+    "default": "maker",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_object_in_a_notebook_counts(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    digests = []
+    for value in (1, 2, 1):
+        module = ModuleType("cells")
+        monkeypatch.setitem(sys.modules, "cells", module)
+        exec(MAKING.format(value), vars(module))
+        module.used = eval(KINDS[kind].format(value), vars(module))  # type: ignore[attr-defined]
+        if kind != "default":
+            module.maker.__defaults__ = ()
+        digests.append(sources.code_hash(module.maker))
+    assert digests[0] != digests[1], "the change is noticed"
+    assert digests[0] == digests[2], "and nothing else counts"
+
+
+def test_what_python_cannot_take_apart_counts_by_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ModuleType("cells")
+    monkeypatch.setitem(sys.modules, "cells", module)
+    exec("def maker():\n    return used", vars(module))
+    one, two = threading.Lock(), threading.Lock()
+    digests = []
+    for value in (one, two, one):
+        module.used = value  # type: ignore[attr-defined]
+        digests.append(sources.code_hash(module.maker))
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_code_of_a_file_does_not_count_by_what_it_changes(shop: Path) -> None:
+    """Such as a memory of results, with which each run would be one of other code."""
+    with (shop / "agents.py").open("a") as file:
+        file.write("\n        MEMORY = {}\n".replace("\n        ", "\n"))
+        file.write("Own.observe = lambda self, *given: MEMORY.update(given)\n")
+    agent = own()
+    before = sources.code_hash(agent)
+    sys.modules["keyed_shop.agents"].MEMORY["a"] = 1
+    assert sources.code_hash(agent) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("import keyed_shop.sub.noise", "sub/__init__.py"),
+        ("import_module('keyed_shop.sub.noise')", "sub/noise.py"),
+        ("import_module('.sub.noise', 'keyed_shop')", "sub/noise.py"),
+        ("__import__('keyed_shop.sub.noise')", "sub/noise.py"),
+        ("from keyed_shop import fast", f"fast{EXTENSION_SUFFIXES[0]}"),
+    ],
+)
+def test_modules_that_are_imported_in_other_ways_count(shop: Path, line: str, file: str) -> None:
+    (shop / "sub").mkdir()
+    for name in ("sub/__init__.py", "sub/noise.py", f"fast{EXTENSION_SUFFIXES[0]}"):
+        (shop / name).write_bytes(b"")
+    with (shop / "base.py").open("a") as text:
+        text.write(f"from importlib import import_module\ndef late():\n    {line}\n")
+    before = key()
+    (shop / file).write_bytes(b"# changed")
+    assert key() != before
 
 
 class Proxy:
