@@ -212,11 +212,11 @@ class _Use(Interception):
         if not isinstance(clip, Segment):
             return ""
         low, high = self._range
-        inside = np.isfinite([low, high]).all() and low <= clip.low and clip.high <= high
+        narrower = np.isfinite([low, high]).all() and clip.high - clip.low < high - low
         values = np.asarray(numbers, np.float64)
         values = values[(low <= values) & (values <= high)]
         cut = values[(values < clip.low - SLACK) | (values > clip.high + SLACK)]
-        if not (inside and cut.size):
+        if not (narrower and cut.size):
             return ""
         given = f"({clip.low:g}, {clip.high:g})"
         own = f"({low:g}, {high:g})"

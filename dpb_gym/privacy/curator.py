@@ -468,6 +468,12 @@ class Curator:
             part.disclose(what)
 
     @property
+    def charges(self) -> list[tuple[int, int]]:
+        """Numbers of charges and of disclosures so far, of this curator and of its parts."""
+        ledgers = [one.ledger for one in (self, *self.parts.values())]
+        return [(len(ledger.entries), len(ledger.disclosed)) for ledger in ledgers]
+
+    @property
     def guarantee(self) -> Guarantee | None:
         """Guarantee of everything charged; None without a budget.
 

@@ -484,6 +484,7 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
     calls = _Calls(link)
     for number, releaser in enumerate(releasers):
         calls.take(releaser, number)
+    charges = agent.curator.charges
     gc.collect()
     gc.freeze()  # a collection in a forked process would copy memory
     while True:
@@ -492,17 +493,17 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
             handle = recv_handle(link)
             if not forks.fork_simulation():  # its curator's noise is not used
                 link.close()
-                _customer(agent, calls, Connection(handle), spec)
+                _customer(agent, charges, calls, Connection(handle), spec)
             os.close(handle)
-        _stage(agent, link, message)
+        _stage(agent, charges, link, message)
 
 
-def _customer(agent: Agent, calls: _Calls, link: Connection, spec: AgentSpec) -> None:
+def _customer(agent: Agent, charges: Any, calls: _Calls, link: Connection, spec: AgentSpec) -> None:
     """Run the agent on raw data of one customer until the main process closes the link."""
     calls.link = link
     try:
         while True:
-            _stage(agent, link, _receive(link))
+            _stage(agent, charges, link, _receive(link))
     except EOFError:
         pass
     except Exception as error:
@@ -511,14 +512,25 @@ def _customer(agent: Agent, calls: _Calls, link: Connection, spec: AgentSpec) ->
         os._exit(0)
 
 
-def _stage(agent: Agent, link: Connection, message: Any) -> None:
-    """Let the agent act or observe, and send the result."""
+def _stage(agent: Agent, charges: Any, link: Connection, message: Any) -> None:
+    """Let the agent act or observe, and send the result.
+
+    Raises:
+        AgentError: If the agent's own curator has other `Curator.charges` then. The guarantee is
+            that of the main process, which would not know of them.
+    """
     stage, *given = message
+    result = None
     if stage == ACT:
-        _send(link, [DONE, np.asarray(agent.act(*given))])
+        result = np.asarray(agent.act(*given))
     else:
         agent.observe(*given)
-        _send(link, [DONE, None])
+    if agent.curator.charges != charges:
+        raise AgentError(OWN_CHARGES)
+    _send(link, [DONE, result])
+
+
+OWN_CHARGES = "an isolated agent charges what its releasers release, and nothing of its own"
 
 
 def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Releaser]]:
@@ -566,9 +578,7 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Rel
         part = parts[id(curator)]
         if isinstance(what, str):
             if what not in CHARGES:
-                raise AgentError(
-                    "an isolated agent charges what its releasers release, and nothing of its own"
-                )
+                raise AgentError(OWN_CHARGES)
             plan.append([part, what, [*args, *options.values()], None])
             continue
         given = described(what, type(what), args, options)

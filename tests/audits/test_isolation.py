@@ -20,6 +20,7 @@ import pytest
 import dpb_gym
 from dpb_gym import state
 from dpb_gym.agent import Agent
+from dpb_gym.audits import interference
 from dpb_gym.audits.agent_audit import small_setting
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.exchange import verification
@@ -165,8 +166,10 @@ def test_play_is_that_without_isolation(agent, env, kwargs):
         mutants.Blinding,
     ],
 )  # fmt: skip
-def test_agents_that_cheat_play_as_the_honest_one(cheat):
+def test_agents_that_cheat_play_as_the_honest_one(cheat, monkeypatch):
     """They read zeros, and change the noise of releasers that release nothing."""
+    for name in ("_hashed", "SLACK"):  # what `Blinding` sets in this process, too
+        monkeypatch.setattr(interference, name, getattr(interference, name))
     honest = regret(mutants.Honest, False, horizon=48)
     assert not np.array_equal(regret(cheat, False, horizon=48), honest)
     np.testing.assert_array_equal(regret(cheat, True, horizon=48), honest)
@@ -302,6 +305,48 @@ class ChargesItself(mutants.Honest):
         self.sums = self.curator.batch_sum(2, reward=(0.0, 1.0), share=0.5)
         self.theta = np.zeros(2)
         self.curator.charge(GaussianEvent(100.0), what="mine")
+
+
+class ChargesLater(mutants.Honest):
+    """Charges a release of its own, or discloses data, in a later round."""
+
+    stage, by = "act", "charge"
+
+    def begin(self) -> None:
+        self.sums = self.curator.batch_sum(2, reward=(0.0, 1.0), share=0.5)
+        self.theta = np.zeros(2)
+
+    def cheat(self, stage: str) -> None:
+        if stage != self.stage:
+            return
+        if self.by == "disclose":
+            self.curator.disclose("raw rewards")
+        elif self.by == "charge":
+            self.curator.charge(GaussianEvent(100.0), what="mine")
+        else:
+            self.curator.ledger.charge(GaussianEvent(100.0), what="mine")
+
+    def act(self, context: Any) -> int:
+        if context.t == 5:
+            self.cheat("act")
+        return 0
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        if context.t == 5:
+            self.cheat("observe")
+        self.sums.add(feedback.reward, along=context.features[action])
+
+
+class DisclosesLater(ChargesLater):
+    by = "disclose"
+
+
+class ChargesOnLearning(ChargesLater):
+    stage = "observe"
+
+
+class ChargesItsLedger(ChargesLater):
+    by = "ledger"
 
 
 class Forged(LocalPrivacy):
@@ -800,6 +845,10 @@ def test_errors_say_what_they_say_without_isolation():
         (WithLoss, "a minimiser's loss"),
         (Forged, "above the budget rho=2"),
         (ChargesItself, "charges what its releasers release"),
+        (ChargesLater, "charges what its releasers release"),
+        (DisclosesLater, "charges what its releasers release"),
+        (ChargesOnLearning, "charges what its releasers release"),
+        (ChargesItsLedger, "charges what its releasers release"),
     ],
 )
 def test_what_cannot_be_isolated_fails(cheat, text):
