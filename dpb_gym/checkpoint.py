@@ -30,6 +30,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -40,7 +41,7 @@ from dpb_gym import privacy, state
 from dpb_gym.errors import AgentError, CheckpointError, EarlyError
 from dpb_gym.files import read_regular, write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
-from dpb_gym.privacy.generations import Continuation, Holder, Lease, Saved
+from dpb_gym.privacy.generations import Continuation, Holder, Lease, Saved, digest_of_file
 from dpb_gym.privacy.restoring import check_exact, check_restored
 
 FORMAT = "dpb-gym agent checkpoint"
@@ -129,11 +130,13 @@ def save(
         else:
             assert own is not None
             holder = account
+        key = secrets.token_hex(16)
         header["holder"] = HOLDERS[account is not None]
         header |= {
             "id": own.id,
             "generation": own.generation,
-            "token": holder.confirm(own, digest),
+            "key": key,
+            "token": holder.confirm(own, digest_of_file(key, digest)),
         }
     target = Path(path)
     try:
@@ -198,7 +201,10 @@ def load(
                 f"{target} is a session with an account: load it with dpb_gym.Session.load"
             )
         advance = Lease(state_dir).advance
-    if not saved.token.endswith(header["sha256"]):
+    # files of earlier versions have no key, and their digest in the token
+    key = header.get("key")
+    content = header["sha256"] if key is None else digest_of_file(str(key), header["sha256"])
+    if not saved.token.endswith(content):
         raise CheckpointError(
             f"{target}: its header is that of another file or its content was changed, so that it "
             "cannot be continued"

@@ -51,7 +51,7 @@ PARTS: dict[str, Any] = {
     "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "persons": list,
     "account": str | None,
     "facts": dict | None, "bound": float | int | None, "band": tuple | None, "lost": list | None,
-    "split": bool | None,
+    "split": bool | None, "charged": int | None,
 }  # fmt: skip
 """Types of what a session has."""
 
@@ -111,7 +111,10 @@ class Session:
                 raise AgentError("an account charges a guarantee: this session has no budget")
             own = checkpoint.continuation_of(agent)
             self._charges = privacy.SessionCharges(account, self.guarantee, own)
-            self._entries = self._ledger_entries()
+            self._charges.check_charged(self._state.get("charged") or 0)
+            # a second session of this agent counts on
+            checkpoint.continue_as(agent, self._charges.own)
+            self._entries = self.agent.curator.charges
 
     def __reduce__(self) -> Any:
         """Raise `AgentError`, also where Python copies a session.
@@ -374,8 +377,8 @@ class Session:
         curator = self.agent.curator
         if state.get("split"):
             raise AgentError("the customers of this session decide on their devices: device()")
-        real = state.get("facts", {}).get("generator") == "system"
-        if real and self._can_split:
+        # by the noise, as not every session is made by `serve`
+        if curator.private and curator.system_noise and self._can_split:
             raise AgentError(
                 f"with {curator.budget} no server sees a customer's data: device() returns the "
                 "next customer's device. noise='seeded' simulates devices in this process"
@@ -440,15 +443,15 @@ class Session:
         """Add up the devices' messages by a real protocol, instead of the simulated one.
 
         Raises:
-            AgentError: If the budget is not an aggregator's, or a message has been received.
+            AgentError: If the budget is not an aggregator's, or a device has been made, whose
+                customer was told of another aggregator.
         """
         with self._used():
             sums = self._split_sums()
-            begun = sums.rounds
-            if not sums.trust.aggregated or begun:
+            if not sums.trust.aggregated or self._state["t"]:
                 raise AgentError(
                     "a secure aggregator needs a budget such as 'rho=1@aggregator', and is given "
-                    f"before the first message; this session: {self.guarantee}"
+                    f"before the first device; this session: {self.guarantee}"
                 )
             sums.aggregator = aggregator
 
@@ -641,6 +644,8 @@ class Session:
             if own is not None:
                 holder = Lease(self._state_dir) if self.account is None else self.account
                 holder.confirm(own)
+            if self._charges is not None:
+                self._charges.check_charged(self._state.get("charged") or 0)
 
     def _used(self) -> contextlib.AbstractContextManager[Any]:
         """Return the lock, or raise AgentError if the session was handed over."""
@@ -700,7 +705,9 @@ class Session:
         admitted = record is not None
         if record and charges is not None:
             person = self._person(record[0])
-            admitted = bool(external(1, lambda: charges.admit_persons([person]))[0])
+            # with the number of charges: a session that is repeated makes none
+            numbers = external(2, lambda: (*charges.admit_persons([person]), charges.charged))
+            admitted, state["charged"] = bool(numbers[0]), int(numbers[1])
         # not before: if the account cannot be written, the next decision charges it again
         state["owed"] = False
         del state["came"][:1]
@@ -722,18 +729,13 @@ class Session:
                 f"to it again, as a sum may contain a part of it: {type(error).__name__}: {error}"
             ) from error
 
-    def _ledger_entries(self) -> list[int]:
-        """Return the number of charges of the agent's curators."""
-        curator = self.agent.curator
-        return [len(one.ledger.entries) for one in (curator, *curator.parts.values())]
-
     def _check_charges(self) -> None:
         """Raise AgentError if the agent was charged after its customers' costs were computed."""
-        if self._charges is not None and self._ledger_entries() != self._entries:
+        if self._charges is not None and self.agent.curator.charges != self._entries:
             raise AgentError(
-                "the agent charged its curator after the session began, and the account charges "
-                "customers what the guarantee cost then: charge all releases in begin, or serve "
-                "without an account. This decision is not made"
+                "the agent charged its curator, or disclosed data, after the session began, and "
+                "the account charges customers what the guarantee cost then: charge all releases "
+                "in begin, or serve without an account. This decision is not made"
             )
 
     def _commit(self, *, acted: bool = False) -> None:

@@ -8,16 +8,30 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        url: Of its database.
+        crash: Kills the server and starts it again, without what was not yet on the disk.
+    """
+
+    url: str
+    crash: Callable[[], None]
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """Start a server in a folder of its own and yield the URL of its database; skip without one."""
+def server(encoding: str = "UTF8") -> Iterator[Server]:
+    """Start a server in a folder of its own and yield it; skip without one."""
     for name in ("sqlalchemy", "psycopg"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: pip install 'dpb-gym[postgres]'")
@@ -37,12 +51,27 @@ def server() -> Iterator[str]:
         done = subprocess.run(command, user=other, cwd=home, stdout=subprocess.DEVNULL)
         assert done.returncode == 0, command
 
-    run("initdb", "--auth=trust", "--username=tester", "--encoding=UTF8", "--locale=C", "--no-sync")
+    run(
+        "initdb",
+        "--auth=trust",
+        "--username=tester",
+        f"--encoding={encoding}",
+        "--locale=C",
+        "--no-sync",
+    )
     # the data end with the tests: nothing needs to reach the disk
     options = f"-c fsync=off -c listen_addresses='' -c unix_socket_directories='{home}'"
-    run("pg_ctl", "--wait", "--log", str(home / "log"), "--options", options, "start")
+
+    def start() -> None:
+        run("pg_ctl", "--wait", "--log", str(home / "log"), "--options", options, "start")
+
+    def crash() -> None:
+        run("pg_ctl", "--wait", "--mode=immediate", "stop")
+        start()
+
+    start()
     try:
-        yield f"postgresql://tester@/postgres?host={home}"
+        yield Server(f"postgresql://tester@/postgres?host={home}", crash)
     finally:
         run("pg_ctl", "--wait", "--mode=immediate", "stop")
         shutil.rmtree(home, ignore_errors=True)

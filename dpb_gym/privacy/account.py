@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import BudgetError, DPBError, ParameterError, shown
+from dpb_gym.errors import BudgetError, CheckpointError, DPBError, ParameterError, shown
 from dpb_gym.privacy import generations
 from dpb_gym.privacy.accounting import epsilon
 from dpb_gym.privacy.budget import Budget, report_delta
@@ -554,6 +554,7 @@ class SessionCharges:
     Attributes:
         account: The account.
         own: Id and generation of the session.
+        charged: Number of records that the account has charged for the session.
 
     Raises:
         BudgetError: See `Account.enter`.
@@ -564,10 +565,12 @@ class SessionCharges:
         self, account: Account, guarantee: Guarantee, own: Continuation | None = None
     ) -> None:
         self.account = account
+        self.charged = 0
         if own is None:
             own = account.enter(guarantee)
         else:
             account.check_terms(own, guarantee)
+            self.charged = self._charged_by_account(own)
         self.own = own
         assert guarantee.curve is not None
         self._curve = guarantee.curve
@@ -616,7 +619,33 @@ class SessionCharges:
                     *changed,
                 )
             account._written += 1
+            new = sum(row["count"] - counted.get(row["person"], 0) for row in changed)
+            now.done.append(lambda: setattr(self, "charged", self.charged + new))
         return admitted
+
+    def check_charged(self, charged: int) -> None:
+        """Check that the account still has the charges of a session that continues.
+
+        A power failure can take them back, and leave the session's files.
+
+        Args:
+            charged: What `charged` was when the session learned from its newest record.
+
+        Raises:
+            CheckpointError: If it has fewer; the session can release nothing.
+        """
+        stored = self._charged_by_account(self.own)
+        if stored < charged:
+            raise CheckpointError(
+                f"{self.account.name} has {stored} charges of this session, which has learned from "
+                f"{charged} records: it lost the newest ones in a crash, or is an older copy. "
+                "Serve a new session, as this one would release records without a charge"
+            )
+
+    def _charged_by_account(self, own: Continuation) -> int:
+        with self.account._database.transaction(write=False) as now:
+            counts = "SELECT coalesce(sum(count), 0) FROM dpb_records WHERE session = :session"
+            return int(now.rows(counts, session=own.id)[0][0])
 
     def _admit(self, spent: dict[str, float], counts: dict[str, int], person: str) -> bool:
         count = counts.get(person, 0)

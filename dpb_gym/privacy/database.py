@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,16 @@ _MOST_NAMES = 500  # parameters of one statement: SQLite before 3.32 takes 999
 
 
 class Transaction:
-    """Statements of one transaction; all or none of them take effect."""
+    """Statements of one transaction; all or none of them take effect.
+
+    Attributes:
+        done: Functions to call once the transaction took effect. None is called if that is unknown,
+            as the connection broke.
+    """
 
     def __init__(self, execute: Any) -> None:
         self._execute = execute
+        self.done: list[Callable[[], None]] = []
 
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -95,13 +101,15 @@ class Database:
         self._lock = threading.RLock()
         self._connection: Any = None
         self._places: list[Place] = []
+        self._given = Path()
         self.path: Path | None = None
         if "://" in str(place):
             self._url = _postgres_url(str(place))
             self.name = str(self._url.render_as_string(hide_password=True))
         else:
             # SQLite's log lies beside the file itself, and not beside a link to it
-            self.path = Path(place).resolve()
+            self._given = Path(place).absolute()
+            self.path = self._given.resolve()
             self.name = str(self.path)
         _databases.add(self)
 
@@ -160,6 +168,13 @@ class Database:
         """
         if self.path is None:  # of processes that create them at the same time, one waits
             now.run(f"SELECT pg_advisory_xact_lock({self._application})")
+            encoding = str(now.rows("SELECT pg_encoding_to_char(encoding) FROM pg_database "
+                                    "WHERE datname = current_database()")[0][0])  # fmt: skip
+            if encoding != "UTF8":
+                raise self.error(
+                    f"stores texts as {encoding}, but ids can be any text: create a database "
+                    "with ENCODING 'UTF8'"
+                )
         present = self._present(now)
         if present:
             if present != self._expected():
@@ -256,12 +271,17 @@ class Database:
         return self.path.with_name(f"{self.path.name}-wal")
 
     def close(self) -> None:
-        """Close the connection; the next transaction opens another one."""
+        """Close the connection; the next transaction opens the file that is there then."""
         with self._lock:
-            connection = self._connection
-            self._connection = None
-            if connection is not None:
-                connection.close()
+            self._disconnect()
+            self._places = []
+
+    def _disconnect(self) -> None:
+        """Close the connection; the next transaction opens another one, to the same file."""
+        connection = self._connection
+        self._connection = None
+        if connection is not None:
+            connection.close()
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool = True, durable: bool = False) -> Iterator[Transaction]:
@@ -280,6 +300,8 @@ class Database:
             own = self._sqlite if self.path is not None else self._postgres
             with own(write, durable) as now:
                 yield now
+            for each in now.done:
+                each()
 
     @contextlib.contextmanager
     def _sqlite(self, write: bool, durable: bool) -> Iterator[Transaction]:
@@ -332,15 +354,19 @@ class Database:
                 connection.close()
                 raise
             self._connection = connection
-            self._places = self._places_now()
+            # a file that was open before a fork is the same one; its log is new
+            self._places = [*self._places[:1], *self._places_now()[bool(self._places) :]]
         opened: sqlite3.Connection = self._connection
         return opened
 
     def _places_now(self) -> list[Place]:
-        """Return what identifies the file, its log, and the memory that its processes share."""
+        """Return what identifies the file, its log, and the memory that its processes share.
+
+        The file is that of the path that was given, as others open it by a link.
+        """
         assert self.path is not None
         shared = self.path.with_name(f"{self.path.name}-shm")
-        return [_place(path) for path in (self.path, self._log, shared)]
+        return [_place(path) for path in (self._given, self._log, shared)]
 
     def _check_places(self) -> None:
         """Raise DataError if an open file is no longer at its path: others would not see it."""
@@ -471,7 +497,11 @@ def _connect(url: Any) -> Any:
 
     optional_module("psycopg", "an account in PostgreSQL", "postgres")
     # no pool: the connection is closed before a fork
-    engine = create_engine(url, poolclass=pool.NullPool, isolation_level="READ COMMITTED")
+    # texts in any database, so that `fill` can read its encoding
+    texts = {"client_encoding": "utf8"}
+    engine = create_engine(
+        url, poolclass=pool.NullPool, isolation_level="READ COMMITTED", connect_args=texts
+    )
     return engine.connect()
 
 
@@ -484,7 +514,7 @@ def _before_fork() -> None:
     for database in list(_databases):
         database._lock.acquire()
         _held.append(database)
-        database.close()
+        database._disconnect()
 
 
 def _after_fork() -> None:

@@ -13,10 +13,11 @@ copied together with the file. Neither can notice that.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -44,16 +45,32 @@ class Continuation:
         id: The session, 32 hexadecimal digits.
         generation: Number of this continuation, from 1.
         announce: Called with each token before the table has it, so that a program that is killed
-            can show that it is this continuation; see `dpb_gym.service`. Then `check` writes
-            another token only where `rotate` asks for it.
+            can show that it is this continuation; see `dpb_gym.service`. Then `check` draws
+            another token only where `rotate` asks for it, and else counts: ``TOKEN.1``.
     """
 
     id: str
     generation: int = 1
-    # Values of the table's `token` that this object wrote, or tried to write, last. A copy of the
-    # process writes others.
+    # Values of the table's `token` that this object wrote, or perhaps wrote, last. A copy of the
+    # process writes others. A crash of PostgreSQL can take the last ones back, with their charges.
     tokens: set[str] = field(default_factory=set, repr=False)
     announce: Callable[[str], None] | None = field(default=None, repr=False)
+
+    @classmethod
+    def after_kill(cls, id: str, generation: int, announced: Iterable[str]) -> Continuation:
+        """Return the continuation of a program that was killed, at any count of its tokens."""
+        return cls(id, generation, {_uncounted(token) + ANY_COUNT for token in announced})
+
+    def wrote(self, token: str) -> bool:
+        """Return whether this object wrote, or perhaps wrote, a token last."""
+        return token in self.tokens or _uncounted(token) + ANY_COUNT in self.tokens
+
+
+ANY_COUNT = ".*"
+
+
+def _uncounted(token: str) -> str:
+    return token.partition(".")[0]
 
 
 class Holder(Protocol):
@@ -137,15 +154,15 @@ def check(
     """Check that a continuation is the newest, and that no copy in memory has used it.
 
     Each check writes another token. A copy of the process, such as a restored image of a machine,
-    knows older tokens only.
+    knows older tokens only. And a database that lost its newest transactions in a crash has one.
 
     Args:
         now: A transaction that writes.
         name: Name of the holder, for messages.
         own: The continuation.
-        content: Digest of the file that is saved; the token ends with it, so that no other file
-            can have this token.
-        rotate: Whether to write another token although it is announced, which takes a write to the
+        content: Digest of the file that is saved, see `digest_of_file`; the token ends with it, so
+            that no other file can have this token.
+        rotate: Whether to draw another token although it is announced, which takes a write to the
             disk. Nothing may be released after a check without it.
 
     Returns:
@@ -155,21 +172,36 @@ def check(
         CheckpointError: If another continuation or a copy went on; nothing may be released.
     """
     rows = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=own.id)
-    generation, token = rows[0] if rows else (None, None)
-    if token not in own.tokens:  # each continuation has others
+    generation, token = rows[0] if rows else (None, "")
+    if not own.wrote(token):  # each continuation has others
         raise CheckpointError(
             f"this session goes on elsewhere: {name} has generation {generation} of it, and this "
-            f"one is a copy of generation {own.generation}. It can release nothing; continue "
-            "with the other, or serve a new session"
+            f"one is a copy of generation {own.generation}. Or {name} lost the newest charges in a "
+            "crash. This session can release nothing; continue with the other, or serve a new one"
         )
     if own.announce is not None and not rotate:
-        return str(token)
-    after = secrets.token_hex(8) + content
-    if own.announce is not None:
-        own.announce(after)
+        count = int(token.partition(".")[2] or 0)
+        after = f"{_uncounted(token)}.{count + 1}"
+    else:
+        after = secrets.token_hex(8) + content
+        if own.announce is not None:
+            own.announce(after)
     own.tokens = {token, after}  # either, if it stays unknown whether this transaction is committed
+    now.done.append(lambda: setattr(own, "tokens", {after}))
     now.run("UPDATE dpb_sessions SET token = :token WHERE id = :id", {"id": own.id, "token": after})
     return after
+
+
+def digest_of_file(key: str, digest: str) -> str:
+    """Return what the table has of a saved file: the hash of its digest, with a key of the file.
+
+    The digest alone would tell who guesses the content, with raw responses, whether it is right.
+
+    Args:
+        key: A random text in the file's header.
+        digest: SHA-256 of the file's content.
+    """
+    return hashlib.sha256(f"{key} {digest}".encode()).hexdigest()
 
 
 class Lease:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +13,7 @@ from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.composition import Composition
 
+_ROUNDED_UP = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
 # From strongest to weakest: each implies the later ones, but see `implies`.
 NOTIONS = ("local", "shuffle", "aggregate", "central", "joint", "anticipating")
 UNITS = ("user-round", "reward", "user", "user-rewards")
@@ -46,6 +48,13 @@ ON_SERVER = (
     "the messages are made where the decisions are: that process and its operator are trusted with "
     "contexts and responses"
 )
+
+
+def _above(loss: float) -> str:
+    """Return a pure epsilon with six digits, rounded up."""
+    # bounds of the arithmetic are a few times 1e-16 above a budget, which stays as it was given
+    exact = loss * (1.0 - 1e-9)
+    return f"{float(_ROUNDED_UP.create_decimal_from_float(exact)):.6g}"
 
 
 def implies(notion: str, other: str, unit: str) -> bool:
@@ -211,7 +220,7 @@ class Guarantee:
     def _per_unit(self, curve: Composition, delta: float) -> str:
         where = f"per {self.unit} ({self.relation})"
         if math.isfinite(curve.pure):
-            return f"{self.notion} DP eps={curve.pure:.4g} {where}"
+            return f"{self.notion} DP eps={_above(curve.pure)} {where}"
         loss = f"eps={self.epsilon(delta):.4g} at delta={delta:g}"
         if self.rho is None:
             return f"{self.notion} DP {loss} {where}"

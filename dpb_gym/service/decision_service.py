@@ -262,9 +262,8 @@ class DecisionService:
         if header["session"] is not None:
             tokens = {event["token"] for event in events if "token" in event}
             own = header["session"]
-            self._own = Continuation(
-                own["id"], own["generation"], tokens=tokens.union(own["tokens"])
-            )
+            announced = tokens.union(own["tokens"])
+            self._own = Continuation.after_kill(own["id"], own["generation"], announced)
         self.session = Session.restored(
             content,
             self._own,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -173,9 +175,8 @@ def test_a_forged_header_is_refused(shop: Shop, change: str) -> None:
     forged = path.with_name("forged")
     forged.write_bytes(json.dumps(header).encode() + b"\n" + payload)
     before = files(shop.folder)
-    with pytest.raises(
-        CheckpointError, match=r"loaded before|no record|no account|header (has )?no"
-    ):
+    refusals = "loaded before|no record|no account|header (has )?no|header is that of another file"
+    with pytest.raises(CheckpointError, match=refusals):
         shop.load(forged)
     assert files(shop.folder) == before
     assert shop.load(path).decisions == 30
@@ -269,7 +270,7 @@ def test_a_forged_or_old_file_cannot_undercharge(tmp_path: Path) -> None:
     session.observe(session.decide([0.5], user=3)[0], 1)
     session.decide([0.5], user=1)
     session.save(tmp_path / "session")
-    forged = forge(tmp_path / "session", lambda session: session.update(charged={}))
+    forged = forge(tmp_path / "session", lambda session: session.update(charged=0))
     with pytest.raises(CheckpointError, match="its content was changed"):
         shop.load(forged)
     again = shop.load(tmp_path / "session")
@@ -278,8 +279,11 @@ def test_a_forged_or_old_file_cannot_undercharge(tmp_path: Path) -> None:
     assert shop.account.spent(3) == pytest.approx(20.0)
 
 
+@pytest.mark.parametrize("keys", [("key",), ()])
 @pytest.mark.parametrize("donor", ["session", "older"])
-def test_a_header_of_another_file_continues_nothing(shop: Shop, donor: str) -> None:
+def test_a_header_of_another_file_continues_nothing(
+    shop: Shop, donor: str, keys: tuple[str, ...]
+) -> None:
     """An id, a generation and a token belong to one content."""
     path = shop.saved()
     line, _, payload = path.read_bytes().partition(b"\n")
@@ -293,12 +297,42 @@ def test_a_header_of_another_file_continues_nothing(shop: Shop, donor: str) -> N
         sell(session, 5)
         session.save(path)
         newest = path.read_bytes().partition(b"\n")[0]
-    parts = {key: json.loads(newest)[key] for key in ("id", "generation", "token", "holder")}
+    names = ("id", "generation", "token", "holder", *keys)
+    parts = {name: json.loads(newest)[name] for name in names}
     forged = shop.folder / "forged"
     forged.write_bytes(json.dumps(json.loads(line) | parts).encode() + b"\n" + payload)
     with pytest.raises(CheckpointError, match="its header is that of another file"):
         shop.load(forged)
     assert shop.load(path).decisions in (30, 35)
+
+
+def test_a_file_of_an_earlier_version_has_its_digest_in_its_token(shop: Shop) -> None:
+    path = shop.saved()
+    line, _, payload = path.read_bytes().partition(b"\n")
+    header = json.loads(line)
+    token = header["token"][:16] + header["sha256"]
+    places = [each for each in shop.folder.rglob("*") if each.is_file()]
+    (place,) = [each for each in places if each.read_bytes().startswith(b"SQLite format 3")]
+    with contextlib.closing(sqlite3.connect(place)) as table, table:
+        table.execute("UPDATE dpb_sessions SET token = ?", (token,))
+    del header["key"]
+    path.write_bytes(json.dumps(header | {"token": token}).encode() + b"\n" + payload)
+    assert shop.load(path).decisions == 30
+
+
+def test_the_table_says_nothing_of_what_a_file_has(shop: Shop) -> None:
+    """Who knows all responses but one could compute the digest of each possible file."""
+    path = shop.saved()
+    content = path.read_bytes()
+    digest = hashlib.sha256(content.partition(b"\n")[2]).hexdigest()
+    assert digest.encode() in content
+    others = [each for each in shop.folder.rglob("*") if each.is_file() and each != path]
+    assert any(each.read_bytes().startswith(b"SQLite format 3") for each in others)
+    assert not any(digest.encode() in each.read_bytes() for each in others)
+    again = shop.load(path)
+    again.save(path)
+    headers = (each.partition(b"\n")[0] for each in (content, path.read_bytes()))
+    assert len({json.loads(header)["key"] for header in headers}) == 2
 
 
 def test_a_lost_or_other_state_directory_refuses(tmp_path: Path) -> None:

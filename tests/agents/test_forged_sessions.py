@@ -20,7 +20,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.errors import CheckpointError, DPBError
 from dpb_gym.feedback import LocalMechanism
 from dpb_gym.privacy import Curator, NoiseSource
-from dpb_gym.privacy.generations import Lease
+from dpb_gym.privacy.generations import Lease, digest_of_file
 from dpb_gym.privacy.releasers.correlated_noise import CorrelatedNoise
 from dpb_gym.privacy.releasers.releaser import Handle, behind
 from dpb_gym.registry import make_agent
@@ -105,8 +105,9 @@ def write(path: Path, header: dict[str, Any], document: Any, data: bytes) -> Non
     """Write a file with a right hash, as by somebody who can write the state directory, too."""
     payload = json.dumps(document).encode() + b"\n" + data
     header = header | {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    header.setdefault("key", "any")
     own = Lease().enter()
-    token = Lease().confirm(own, header["sha256"])
+    token = Lease().confirm(own, digest_of_file(header["key"], header["sha256"]))
     header |= {"id": own.id, "generation": 1, "token": token}
     path.write_bytes(json.dumps(header).encode() + b"\n" + payload)
 

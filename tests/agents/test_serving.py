@@ -567,7 +567,10 @@ class LateCharges(dpb_gym.Agent):
     def charge(self, where: str) -> None:
         if where == self.at and not self.charged:
             self.charged = True
-            self.curator.charge(ZCDPEvent(0.4), what="later")
+            self.cheat()
+
+    def cheat(self) -> None:
+        self.curator.charge(ZCDPEvent(0.4), what="later")
 
     def act(self, context: Any) -> Any:
         if context.t > 1:
@@ -606,6 +609,27 @@ def test_an_agent_that_charges_later_makes_no_decision_with_an_account(
         alone.observe(alone.decide([0.3])[0], True)
     alone.decide([0.3])
     assert alone.guarantee is not None and alone.guarantee.rho == pytest.approx(0.41)
+
+
+class LateDisclosure(LateCharges):
+    def cheat(self) -> None:
+        self.curator.disclose("raw rewards")
+
+
+def test_an_agent_that_discloses_makes_no_decision_with_an_account(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LateDisclosure, "at", "observe")
+    account = Account(tmp_path / "people", lifetime="rho=1")
+    session = dpb_gym.serve(
+        LateDisclosure, "rho=0.5", PRICES, account=account, noise="seeded", seed=1, warm=False
+    )
+    first, _ = session.decide([0.3], user=7)
+    session.observe(first, True)
+    for _ in range(2):
+        with pytest.raises(AgentError, match="disclosed data, after the session began"):
+            session.decide([0.3], user=7)
+    assert session.decisions == 1
 
 
 def test_an_account_needs_users_a_budget_and_an_agent_that_can_skip(tmp_path: Any) -> None:

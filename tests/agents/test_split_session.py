@@ -15,6 +15,7 @@ from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import CountingShuffler, SimulatedAggregator
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.registry import spec_of
 
 
 def session_of(agent, env, budget, horizon):
@@ -199,7 +200,7 @@ def test_a_real_protocol_adds_up_masked_messages():
         if sums.releases > released:
             assert np.abs(sums.value[0] - exact).max() < 6 * sums.noise_std
             exact = 0.0
-    with pytest.raises(AgentError, match="before the first message"):
+    with pytest.raises(AgentError, match="before the first device"):
         session.aggregate_with(Masked())
 
 
@@ -292,9 +293,23 @@ def test_a_real_session_needs_a_real_aggregator():
     session = dpb_gym.serve("one-pass-pricing", "rho=1@aggregator", "DPB/Pricing-v0", warm=False)
     with pytest.raises(AgentError, match="aggregate_with"):
         session.device()
-    session.device(simulation=True)
     session.aggregate_with(Masked())
-    assert session.device().decision == 2
+    assert session.device().decision == 1
+    for other in (SimulatedAggregator(), Masked()):
+        with pytest.raises(AgentError, match="before the first device"):
+            session.aggregate_with(other)
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffler", "aggregator"])
+def test_a_session_that_others_made_sees_no_customer_either(trust):
+    pytest.importorskip("opendp")
+    budget = dpb_gym.Budget.parse(f"rho=1@{trust}")
+    problem = dpb_gym.make_problem("DPB/Pricing-v0").info
+    spec = spec_of("one-pass-pricing", "pricing")
+    agent = spec.make()
+    agent.set_up(problem, spec.streams([1], budget), budget, noise="system")
+    with pytest.raises(AgentError, match="no server sees"):
+        dpb_gym.Session(agent, problem).decide([0.1, 0.2])
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffler", "aggregator"])

@@ -45,8 +45,8 @@ examples = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 @pytest.fixture(scope="session")
 def server():
-    with postgres.server() as url:
-        yield url
+    with postgres.server() as running:
+        yield running.url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -678,6 +678,38 @@ def test_a_fork_shares_no_connection_and_no_lock(new_place):
     assert account.spent(1) == pytest.approx(0.2) and account.charge(1, 0.1)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
+def test_a_file_that_was_replaced_stops_the_account_after_a_fork(tmp_path):
+    path = tmp_path / "people"
+    Account(path, "rho=1").close()
+    shutil.copy(path, tmp_path / "older")
+    account = Account(path)
+    assert account.charge(7, 1.0)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    (tmp_path / "older").replace(path)
+    for call in (lambda: account.charge(7, 1.0), account.commit):
+        with pytest.raises(DataError, match="deleted, renamed or replaced while it was open"):
+            call()
+
+
+def test_a_link_to_another_file_stops_the_account(tmp_path):
+    for year in ("2025", "2026"):
+        Account(tmp_path / year, "rho=1").close()
+    link = tmp_path / "people"
+    link.symlink_to("2025")
+    first = Account(link)
+    assert first.charge(7, 0.5)
+    link.unlink()
+    link.symlink_to("2026")
+    second = Account(link)
+    assert second.charge(7, 1.0)
+    with pytest.raises(DataError, match="deleted, renamed or replaced while it was open"):
+        first.charge(7, 0.5)
+
+
 def test_threads_that_share_an_account_do_not_overspend(new_place):
     account = Account(new_place(), "rho=1")
     admitted = []
@@ -983,6 +1015,75 @@ def test_a_number_that_an_agent_cannot_count_by_is_refused_before_it_decides(tmp
 # ------------------------------------------------------------------ several machines
 
 
+PRICES = ProblemInfo("pricing", 400, 2, (0.0, 1.0), demand="logistic", zeta=4.0)
+ONCE = {"noise": "seeded", "seed": 1, "warm": False}
+
+
+def patiently(call):
+    """A connection that broke is opened again by the next call."""
+    with contextlib.suppress(DataError):
+        return call()
+    return call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("served", [False, True], ids=["in memory", "announced"])
+def test_a_crash_that_takes_charges_back_ends_the_session(served):
+    """PostgreSQL says that a charge is committed up to .6 s before it is on the disk."""
+    with postgres.server() as running:
+        account = Account(running.url, lifetime="rho=1")
+        session = dpb_gym.serve("one-pass-pricing", "rho=1", PRICES, account=account, **ONCE)
+        session.observe(session.decide([0.5], user=1)[0], 1)
+        if served:  # as in a service, whose tokens count
+            session.confirm()
+            session._charges.own.announce = lambda token: None
+        for user in range(2, 105):
+            session.observe(session.decide([0.5], user=user)[0], 1)
+        session.confirm()
+        running.crash()  # nothing is lost
+        number = patiently(lambda: session.decide([0.5], user=105))[0]
+        session.observe(number, 1)
+        for attempt in range(20):
+            if attempt:
+                session.confirm()
+            session.observe(session.decide([0.5], user=200 + attempt)[0], 1)
+            person = 199 + attempt if attempt else 105
+            assert account.spent(person) > 0.9
+            running.crash()
+            if patiently(lambda person=person: account.spent(person)) < 0.9:
+                break
+        else:
+            pytest.skip("each charge was on the disk before the crash")
+        for _ in range(2):
+            with pytest.raises(CheckpointError, match="lost the newest charges in a crash"):
+                patiently(lambda: session.decide([0.5], user=300))
+        if served:
+            session._charges.own.tokens = {next(iter(session._charges.own.tokens))[:16] + ".*"}
+            with pytest.raises(CheckpointError, match="lost the newest ones in a crash"):
+                session.confirm()
+
+
+def test_a_session_made_again_from_its_agent_counts_on(new_place):
+    account = Account(new_place(), "rho=5")
+    session = dpb_gym.serve("one-pass-pricing", "rho=0.1", PRICES, account=account, **ONCE)
+    for again in (False, True):
+        if again:
+            session = dpb_gym.Session(session.agent, session.problem, account=account)
+        for _ in range(2):
+            session.observe(session.decide([0.5], user=7)[0], 1)
+    session.decide([0.5], user=8)
+    assert account.spent(7) == pytest.approx(16 * 0.1)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_for_some_texts_only_is_refused(encoding):
+    with (
+        postgres.server(encoding) as running,
+        pytest.raises(DataError, match=f"stores texts as {encoding}.*ENCODING 'UTF8'"),
+    ):
+        Account(running.url, "rho=1")
+
+
 @pytest.mark.parametrize("new_place", ["postgres"], indirect=True)
 def test_a_session_of_a_shared_account_goes_on_once_on_any_machine(new_place, tmp_path):
     """Two objects of one account stand for two machines, which share nothing else."""
@@ -1187,6 +1288,24 @@ def test_the_file_of_the_last_close_has_all_charges(tmp_path):
     assert Account(tmp_path / "copy").spent(7) == 0.5
 
 
+def test_a_file_that_is_written_over_in_place_forgets(tmp_path):
+    """A limit: file and log keep their places, so that nothing is noticed."""
+    path = tmp_path / "people"
+    account = Account(path, "rho=5")
+    session = dpb_gym.serve("one-pass-pricing", "rho=0.1", PRICES, account=account, **ONCE)
+    session.save(tmp_path / "session")
+    account.close()
+    older = path.read_bytes()
+    assert account.charge(7, 0.5)
+    dpb_gym.Session.load(tmp_path / "session", account=account)
+    account._database.empty_log()
+    path.write_bytes(older)
+    account.close()
+    again = Account(path)
+    assert again.spent(7) == 0.0
+    assert dpb_gym.Session.load(tmp_path / "session", account=again).decisions == 0
+
+
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 @pytest.mark.parametrize("change", ["deleted", "replaced", "deleted behind a link"])
 def test_a_deleted_log_stops_the_account(tmp_path, suffix, change):
@@ -1251,7 +1370,7 @@ def test_reading_the_file_keeps_the_locks_of_this_process(tmp_path, reader):
         assert Account.holding(path, uuid.uuid4().hex) is None
     elif reader == "again":  # as before a fork
         second = Account(path)
-        second._database.close()
+        second._database._disconnect()
         assert second.spent(7) == 0.3
     else:
         session = dpb_gym.serve(

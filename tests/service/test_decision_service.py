@@ -591,6 +591,26 @@ def test_an_account_charges_each_record_once_through_crashes(tmp_path: Path) -> 
         service.close()
 
 
+def test_charges_that_a_power_failure_took_back_end_the_session(tmp_path: Path) -> None:
+    """The journal is on the disk with each answer, the account's charges with each release."""
+    service = charged(tmp_path)
+    serve_people(service, ["ana"])
+    service._account.commit()
+    service._account._database.empty_log()
+    shutil.copy(tmp_path / "people.db", tmp_path / "older")
+    releases = releasers(service)[0].releases
+    serve_people(service, ["bo", "cem"])
+    service.sync()
+    assert releasers(service)[0].releases == releases and service.session._charges.charged == 2
+    crash(service)
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / f"people.db{suffix}").unlink(missing_ok=True)
+    (tmp_path / "older").replace(tmp_path / "people.db")
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"has 0 charges of this .* from 2 records"):
+            charged(tmp_path)
+
+
 def test_two_services_cannot_continue_one_session_of_an_account(tmp_path: Path) -> None:
     service = charged(tmp_path)
     serve_people(service, ["ana", "bo"])
