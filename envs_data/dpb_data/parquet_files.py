@@ -18,6 +18,8 @@ MOST_RATIO = 200
 VALUE = 8
 """Bytes of a value at least, as each is converted to a number or a text."""
 BATCH = 1 << 16
+WIDEST = 64
+"""Bytes of a value at most, if all have the same number."""
 
 
 def columns_of(place: Path, names: Sequence[str]) -> Any:
@@ -35,7 +37,11 @@ def columns_of(place: Path, names: Sequence[str]) -> Any:
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(place)
-    texts = [name for name in names if _is_text(schema.field(name).type)]
+    kinds = {name: schema.field(name).type for name in names}
+    for name, kind in kinds.items():
+        if not _is_value(kind):
+            raise DataError(f"{place}: expected {name} to be numbers or texts, found {kind}")
+    texts = [name for name, kind in kinds.items() if _is_text(kind)]
     size = place.stat().st_size
     most = max(SMALL, MOST_RATIO * size)
     batches = []
@@ -62,7 +68,23 @@ def columns_of(place: Path, names: Sequence[str]) -> Any:
 def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
+
+def _is_value(kind: Any) -> bool:
+    """Return whether values of a type are single ones, whose size is small or counted."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    wide = pa.types.is_fixed_size_binary(kind) and kind.byte_width > WIDEST
+    return not (wide or pa.types.is_nested(kind))
 
 
 def _bytes_unpacked(values: Any) -> int:

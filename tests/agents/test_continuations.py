@@ -24,7 +24,7 @@ from dpb_gym.customer_rounds import locked
 from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, CheckpointError, DPBError
 from dpb_gym.privacy import Account
-from dpb_gym.privacy.generations import Saved
+from dpb_gym.privacy.generations import Saved, digest_of_file
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import agent_specs, make_agent
@@ -331,6 +331,7 @@ def test_the_table_says_nothing_of_what_a_file_has(shop: Shop) -> None:
     assert not any(digest.encode() in each.read_bytes() for each in others)
     again = shop.load(path)
     again.save(path)
+    assert digest_of_file("one", digest) != digest_of_file("two", digest)
     headers = (each.partition(b"\n")[0] for each in (content, path.read_bytes()))
     assert len({json.loads(header)["key"] for header in headers}) == 2
 

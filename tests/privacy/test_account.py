@@ -1044,13 +1044,17 @@ def test_a_crash_that_takes_charges_back_ends_the_session(served):
         number = patiently(lambda: session.decide([0.5], user=105))[0]
         session.observe(number, 1)
         for attempt in range(20):
-            if attempt:
-                session.confirm()
-            session.observe(session.decide([0.5], user=200 + attempt)[0], 1)
-            person = 199 + attempt if attempt else 105
-            assert account.spent(person) > 0.9
+            first, person = 200 + 2 * attempt, 201 + 2 * attempt
+            session.confirm()
+            session.observe(session.decide([0.5], user=first)[0], 1)
+            session.observe(session.decide([0.5], user=person)[0], 1)
+            account.commit()  # of all charges but the next one
+            session.observe(session.decide([0.5], user=person + 1)[0], 1)
+            assert account.spent(first) > 0.9 < account.spent(person)
             running.crash()
-            if patiently(lambda person=person: account.spent(person)) < 0.9:
+            spent = patiently(lambda person=person: account.spent(person))
+            assert account.spent(first) > 0.9
+            if spent < 0.9:
                 break
         else:
             pytest.skip("each charge was on the disk before the crash")

@@ -215,3 +215,12 @@ def test_the_page_lists_the_notions_by_strength() -> None:
 def test_the_page_states_what_each_unit_leaves_public() -> None:
     rows = {row[0]: row[2] for row in rows_below("Unit")}
     assert rows == PUBLIC and set(rows) == set(UNITS)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [(1.0, "1"), (1.000013678, "1.00002"), (0.1 + 0.2, "0.3"), (123.45678, "123.457")],
+)
+def test_a_pure_epsilon_is_stated_as_an_upper_bound(epsilon, text):
+    curve = Composition.of(PureEvent(epsilon))
+    assert str(Guarantee("local", "user-round", curve=curve)).startswith(f"local DP eps={text} per")

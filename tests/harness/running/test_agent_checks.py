@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -223,3 +225,35 @@ def test_play_must_do_what_is_checked() -> None:
     with pytest.raises(AgentError, match="its play does not do what act and observe do"):
         run({"it": (Stretches, "rho=0.5", {"raw": True})})
     assert run({"it": (Stretches, None, {"raw": True})}).cells, "without a budget it may"
+
+
+NOTEBOOK = """
+import numpy as np, dpb_gym
+OPTIONS = {"scale": 1.0}
+class Own(dpb_gym.SingleAgent):
+    protects = ("central", "reward")
+    def begin(self):
+        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
+    def act(self, context):
+        return int((context.features @ self.sums.value).argmax())
+    def observe(self, context, action, feedback):
+        x = OPTIONS["scale"] * context.features[action]
+        self.sums.add(feedback.reward, along=x)
+"""
+
+
+def test_a_result_is_of_the_code_that_was_checked(
+    monkeypatch: pytest.MonkeyPatch, checks: list[str]
+) -> None:
+    """Objects of a notebook may change after a run, or by it."""
+    cells = ModuleType("cells")
+    monkeypatch.setitem(sys.modules, "cells", cells)
+    exec(NOTEBOOK, vars(cells))
+    codes = []
+    for scale in (1.0, 0.5):
+        cells.OPTIONS["scale"] = scale
+        result = evaluate({"it": (cells.Own, "rho=1")})
+        codes.append([cell.cell.agent.code for cell in result.cells])
+        cells.OPTIONS["scale"] = 0.7
+        assert [cell.cell.agent.code for cell in result.cells] == codes[-1]
+    assert codes[0] != codes[1] and len(checks) == 2
