@@ -48,9 +48,6 @@ def columns_of(place: Path, names: Sequence[str]) -> Any:
     read = 0
     # a page of a text can be repeated as often as there are rows: it is counted before it is copied
     with pq.ParquetFile(place, read_dictionary=texts) as file:
-        # rows of a file with few bytes may be claimed by its footer alone
-        if file.metadata.num_rows * VALUE * max(1, len(names)) > most:
-            raise _too_large(place, size, file.metadata.num_rows)
         for batch in file.iter_batches(BATCH, columns=list(names)):
             columns = []
             for values in batch.columns:
@@ -92,9 +89,7 @@ def _bytes_unpacked(values: Any) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_dictionary(values.type):
-        return int(values.nbytes)
-    if not _is_text(values.type.value_type):
+    if not pa.types.is_dictionary(values.type) or not _is_text(values.type.value_type):
         return VALUE * len(values)
     lengths = pc.cast(pc.binary_length(values.dictionary), pa.int64())
     return int(pc.sum(lengths.take(values.indices)).as_py() or 0)
