@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -196,19 +197,29 @@ class Database:
         }
 
     def _expected(self) -> dict[str, str]:
-        return dict.fromkeys(self._tables, "") if self.path is None else self._statements()
+        if self.path is not None:
+            return self._statements()
+        return {name: _columns(columns) for name, columns in self._tables.items()}
 
     def _present(self, now: Transaction) -> dict[str, str]:
         """Return tables, triggers and rules, with the statements that made them in SQLite.
 
-        In a database of a URL other tables are left out.
+        In a database of a URL other tables are left out, and tables have their columns.
         """
         if self.path is None:
             names = list(self._tables)
             tables = now.matching(
-                "SELECT table_name, CASE table_type WHEN 'BASE TABLE' THEN '' ELSE table_type END "
-                "FROM information_schema.tables "
-                "WHERE table_schema = current_schema() AND table_name IN",
+                "SELECT table_name, columns FROM ("
+                "SELECT table_name, string_agg(column_name || ' ' || data_type, ', ' "
+                "ORDER BY ordinal_position) AS columns FROM information_schema.columns "
+                "WHERE table_schema = current_schema() GROUP BY table_name"
+                ") AS present WHERE table_name IN",
+                names,
+            )
+            tables |= now.matching(
+                "SELECT table_name, table_type FROM information_schema.tables "
+                "WHERE table_schema = current_schema() AND table_type <> 'BASE TABLE' "
+                "AND table_name IN",
                 names,
             )
             tables |= now.matching(
@@ -436,6 +447,12 @@ class Database:
             self.close()
             first = str(getattr(error, "orig", error)).partition("\n")[0]
             raise self.error(f"cannot be used: {first}") from error
+
+
+def _columns(statement: str) -> str:
+    """Return names and types of the columns of a table, as PostgreSQL has them."""
+    columns = re.findall(r"^\s*(\w+) (TEXT|BIGINT|DOUBLE PRECISION)\b", statement, re.MULTILINE)
+    return ", ".join(f"{name} {kind.lower()}" for name, kind in columns)
 
 
 Place = tuple[int, int] | None

@@ -54,9 +54,9 @@ def code_in_memory(code: Any, *, objects: bool) -> bytes:
             hold, and what Python cannot take apart by its address. Code in a file needs them not,
             because the file tells how they are made, and they may change while the code runs.
     """
-    found = _Objects(str(getattr(code, "__module__", None)).partition(".")[0], objects)
+    reached = _Objects(str(getattr(code, "__module__", None)).partition(".")[0], objects)
     try:
-        return found.text(code)
+        return reached.text(code)
     except (_TooMany, RecursionError):
         # not the same in another process, so that nothing is said of the code there
         return f"{id(code)} {objects}".encode()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpb_gym
 from dpb_gym.devices import Device
-from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
+from dpb_gym.errors import AgentError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import CountingShuffler, SimulatedAggregator
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import spec_of
@@ -286,6 +286,22 @@ def test_a_rehearsal_makes_no_devices_of_real_customers(tmp_path):
     with pytest.raises(AgentError, match="without a guarantee makes no devices"):
         rehearsal.device()
     assert rehearsal.device(simulation=True).decision == 2
+
+
+@pytest.mark.parametrize("trust", ["", "@local", "@shuffler", "@aggregator"])
+@pytest.mark.parametrize("rho", [1e-300, 1e-30, 1e-9, 1e9, 1e30])
+def test_any_budget_is_kept_or_refused(rho, trust):
+    for name, env in (
+        ("one-pass-pricing", "DPB/Pricing-v0"),
+        ("one-pass-mnl", "DPB/Assortment-v0"),
+    ):
+        try:
+            session = dpb_gym.serve(
+                name, f"rho={rho!r}{trust}", env, warm=False, noise="seeded", seed=1
+            )
+        except BudgetError:
+            continue
+        assert session.agent.curator.guarantee.rho <= rho * (1 + 1e-9)
 
 
 def test_a_real_session_needs_a_real_aggregator():

@@ -584,6 +584,8 @@ def test_damage_in_postgresql(new_place):
         "CREATE FUNCTION reset() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN NEW.spent := 0; RETURN NEW; END';"
         "CREATE TRIGGER reset BEFORE UPDATE ON dpb_people FOR EACH ROW EXECUTE FUNCTION reset()",
+        "ALTER TABLE dpb_people ALTER COLUMN spent TYPE real",
+        "ALTER TABLE dpb_sessions ADD COLUMN closed TEXT",
         "CREATE RULE reset AS ON UPDATE TO dpb_people DO INSTEAD NOTHING",
         "ALTER TABLE dpb_people RENAME TO people;"
         "CREATE VIEW dpb_people AS SELECT person, 0.0::double precision AS spent FROM people",

@@ -109,7 +109,7 @@ class CapMessage:
     @property
     def sigma(self) -> float:
         """Standard deviation of the message orthogonal to the row."""
-        return self.radius / self.scale
+        return self.radius / self.scale if self.scale else math.inf
 
     def _units(self, rows: FloatArray) -> FloatArray:
         # v: the row with one more coordinate, so that all rows are on one sphere
