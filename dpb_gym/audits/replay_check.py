@@ -212,11 +212,12 @@ class _Use(Interception):
         if not isinstance(clip, Segment):
             return ""
         low, high = self._range
-        narrower = np.isfinite([low, high]).all() and clip.high - clip.low < high - low
+        # another range may be one of other numbers, such as residuals
+        inside = np.isfinite([low, high]).all() and low <= clip.low and clip.high <= high
         values = np.asarray(numbers, np.float64)
         values = values[(low <= values) & (values <= high)]
         cut = values[(values < clip.low - SLACK) | (values > clip.high + SLACK)]
-        if not (narrower and cut.size):
+        if not (inside and cut.size):
             return ""
         given = f"({clip.low:g}, {clip.high:g})"
         own = f"({low:g}, {high:g})"

@@ -144,7 +144,9 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
 def check_terms(now: Transaction, name: str, session: str, terms: str) -> None:
     """Raise CheckpointError if what a session is charged is not what it entered with."""
     stored = now.rows("SELECT terms FROM dpb_sessions WHERE id = :id", id=session)
-    if stored and stored[0][0] != terms:
+    if not stored:
+        raise CheckpointError(f"{name} has no record of this session: another account charges it")
+    if stored[0][0] != terms:
         raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
 
 

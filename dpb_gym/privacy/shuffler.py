@@ -68,6 +68,12 @@ class CountingShuffler:
         self._open: dict[int, _Open] = {}
         self._complete: set[int] = set()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, parts: dict[str, Any]) -> None:
+        vars(self).update(parts, _lock=threading.Lock())
+
     def submit(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take the bits of one device; see `Shuffler.submit`."""
         header, once, bits = _read(message)

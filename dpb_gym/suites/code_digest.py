@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -128,8 +129,9 @@ def _place(module: str) -> Path | None:
         base = Path(folder, *below.split("."))
         compiled = [base.with_name(base.name + end) for end in EXTENSION_SUFFIXES]
         for file in (base / "__init__.py", base.with_name(f"{base.name}.py"), *compiled):
-            if file.is_file():
-                return file
+            with suppress(OSError, ValueError):  # a text that is no name of a file
+                if file.is_file():
+                    return file
     return None
 
 

@@ -300,8 +300,10 @@ def _array(values: Any) -> Any:
     """Return values as an Arrow array; objects of several types become text."""
     import pyarrow as pa
 
+    # not an array of texts, in which each has the length of the longest
+    texts = isinstance(values, list) and any(isinstance(value, str) for value in values)
     try:
-        return pa.array(np.asarray(values), from_pandas=True)
+        return pa.array(np.asarray(values, object if texts else None), from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([None if v is None or v != v else str(v) for v in values], pa.string())
 

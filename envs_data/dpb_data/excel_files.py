@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,27 @@ def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
     """
     openpyxl = optional_module("openpyxl", "reading .xlsx files", "data")
     try:
-        safe_members(path, str(path))
+        if zipfile.is_zipfile(path):
+            safe_members(path, str(path))
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         room = max(MOST_CELLS, CELLS_PER_BYTE * Path(path).stat().st_size)
         sheets: dict[str, list[tuple[Any, ...]]] = {}
         for sheet in book.worksheets:
-            rows = sheets[sheet.title] = []
-            # each row has all cells up to its last one: a single cell can stand for 16,384
+            rows: list[tuple[Any, ...]] = []
+            width = 0
+            # a row has all cells up to the last one of the sheet, which may have only a format
             for row in sheet.iter_rows(values_only=True):
-                room -= len(row)
-                if room < 0:
+                used = next((n for n in range(len(row), 0, -1) if row[n - 1] is not None), 0)
+                width = max(width, used)
+                rows.append(row[:used])
+                if len(rows) * width > room:
                     raise DataError(
                         f"{path}: sheet {sheet.title!r} has more cells than a file of this size "
-                        "should, most of them empty: save its used columns alone, or as .csv"
+                        f"should, {len(rows):,} rows up to column {width:,}: delete cells far from "
+                        "the table, or save it as .csv"
                     )
-                rows.append(row)
+            room -= len(rows) * width
+            sheets[sheet.title] = [row + (None,) * (width - len(row)) for row in rows]
     except DataError:
         raise
     except Exception as error:  # openpyxl raises whatever its parsers raise

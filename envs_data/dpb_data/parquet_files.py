@@ -6,6 +6,7 @@ million rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from dpb_gym.errors import DataError
 SMALL = 512 << 20
 MOST_RATIO = 200
 """Limits: bytes that any file may have unpacked, and bytes per byte of a larger one."""
+OF_MEMORY = 16
+"""Any file may also have this part of the machine's memory: reading takes five times its bytes."""
 VALUE = 8
 """Bytes of a value at least, as each is converted to a number or a text."""
 BATCH = 1 << 16
@@ -43,17 +46,21 @@ def columns_of(place: Path, names: Sequence[str]) -> Any:
             raise DataError(f"{place}: expected {name} to be numbers or texts, found {kind}")
     texts = [name for name, kind in kinds.items() if _is_text(kind)]
     size = place.stat().st_size
-    most = max(SMALL, MOST_RATIO * size)
+    most = max(SMALL, _memory() // OF_MEMORY, MOST_RATIO * size)
     batches = []
     read = 0
     # a page of a text can be repeated as often as there are rows: it is counted before it is copied
     with pq.ParquetFile(place, read_dictionary=texts) as file:
+        meta = file.metadata
+        # long texts that differ would be unpacked before they are counted
+        if sum(meta.row_group(k).total_byte_size for k in range(meta.num_row_groups)) > most:
+            raise _too_large(place, size, meta.num_rows, most)
         for batch in file.iter_batches(BATCH, columns=list(names)):
             columns = []
             for values in batch.columns:
                 read += max(VALUE * len(values), _bytes_unpacked(values))
                 if read > most:
-                    raise _too_large(place, size, file.metadata.num_rows)
+                    raise _too_large(place, size, meta.num_rows, most)
                 packed = pa.types.is_dictionary(values.type)
                 columns.append(values.dictionary_decode() if packed else values)
             batches.append(pa.RecordBatch.from_arrays(columns, batch.schema.names))
@@ -95,9 +102,17 @@ def _bytes_unpacked(values: Any) -> int:
     return int(pc.sum(lengths.take(values.indices)).as_py() or 0)
 
 
-def _too_large(place: Path, size: int, rows: int) -> DataError:
+def _memory() -> int:
+    """Return the bytes of this machine's memory, 0 if it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _too_large(place: Path, size: int, rows: int, most: int) -> DataError:
     return DataError(
-        f"{place}: its {size:,} bytes unpack to {rows:,} rows, whose columns have more than "
-        f"{SMALL >> 20} MiB and {MOST_RATIO} times its size: nothing was read. A table that is "
-        "meant so can be given as a frame or as .csv"
+        f"{place}: its {size:,} bytes unpack to {rows:,} rows, which have more than the {most:,} "
+        "bytes that a file of this size may take on this machine. A table that is meant so can be "
+        "given as a frame or as .csv"
     )

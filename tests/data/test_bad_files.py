@@ -272,6 +272,7 @@ class TestFilesThatUnpackToMuchMore:
     def limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Half a MB, so that files that exceed it are made quickly."""
         monkeypatch.setattr(parquet_files, "SMALL", 1 << 19)
+        monkeypatch.setattr(parquet_files, "_memory", lambda: 0)
         monkeypatch.setattr(excel_files, "MOST_CELLS", 100_000)
 
     def parquet(self, folder: Path, prices: Any, **options: Any) -> Path:
@@ -305,6 +306,21 @@ class TestFilesThatUnpackToMuchMore:
     def test_texts_that_are_written_out(self, tmp_path: Path) -> None:
         path = self.parquet(tmp_path, pa.array(["x" * 10_000] * 2000), use_dictionary=False)
         assert "unpack to 2,000 rows" in self.refused(path)
+
+    def test_long_texts_that_differ(self, tmp_path: Path) -> None:
+        texts = pa.array([f"{k:06}" + "x" * 100_000 for k in range(200)])
+        path = self.parquet(tmp_path, texts, use_dictionary=False)
+        assert path.stat().st_size < 20_000
+        del texts
+        assert "unpack to 200 rows" in self.refused(path)
+
+    def test_a_larger_machine_may_take_more(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = self.parquet(tmp_path, pa.array(np.ones(100_000, np.int8)))
+        monkeypatch.setattr(parquet_files, "_memory", lambda: 1 << 26)
+        _, read = take_columns(path, [Column("price"), Column("bought")])
+        assert read["price"].sum() == 100_000
 
     def test_categories(self, tmp_path: Path) -> None:
         path = self.parquet(tmp_path, pa.array(["x" * 10_000] * 2000).dictionary_encode())
@@ -349,6 +365,28 @@ class TestFilesThatUnpackToMuchMore:
     def test_empty_cells_of_a_sheet(self, tmp_path: Path) -> None:
         message = self.refused(self.sheet(tmp_path, 4000))
         assert "sheet 'Sales' has more cells than a file of this size should" in message
+
+    def test_a_cell_of_another_format_far_away_does_no_harm(self, tmp_path: Path) -> None:
+        """Cells without a value, as of whole rows and columns in bold."""
+        openpyxl = pytest.importorskip("openpyxl")
+        path = self.sheet(tmp_path, 2)
+        book = openpyxl.load_workbook(path)
+        for place in ("XFD1", "C2000"):
+            book.active[place].font = openpyxl.styles.Font(bold=True)
+        book.save(path)
+        _, read = take_columns(path, [Column("price"), Column("bought")])
+        assert read["price"].tolist() == [1.5 + k for k in range(299)]
+
+    def test_a_long_text_in_many_cells(self, tmp_path: Path) -> None:
+        """An array of texts of one length would have 32,000 letters for each of them."""
+        texts = ["yes", "no"] * 20_000 + ["x" * 32_000]
+        tracemalloc.start()
+        try:
+            _, read = take_columns({"note": texts}, [Column("note", kind="text")])
+            assert tracemalloc.get_traced_memory()[1] < 50 << 20
+        finally:
+            tracemalloc.stop()
+        assert read["note"].tolist() == texts
 
     def test_other_sheets_are_read(self, tmp_path: Path) -> None:
         path = self.sheet(tmp_path, 2)

@@ -1079,6 +1079,8 @@ def test_a_session_made_again_from_its_agent_counts_on(new_place):
             session.observe(session.decide([0.5], user=7)[0], 1)
     session.decide([0.5], user=8)
     assert account.spent(7) == pytest.approx(16 * 0.1)
+    with pytest.raises(CheckpointError, match="no record of this session: another account"):
+        dpb_gym.Session(session.agent, session.problem, account=Account(new_place(), "rho=5"))
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])

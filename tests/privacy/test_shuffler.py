@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -72,6 +73,13 @@ class TestCountingShuffler:
                 outputs = list(pool.map(shuffler.submit, sent))
             (batch,) = [output for output in outputs if output is not None]
             assert batch["ones"] == [14 * each] * 8
+
+    def test_it_can_be_stored_and_go_on_elsewhere(self):
+        shuffler = CountingShuffler()
+        for k in range(CUSTOMERS):
+            output = shuffler.submit(message(number=k))
+            shuffler = pickle.loads(pickle.dumps(shuffler))
+        assert output["ones"] == [CUSTOMERS, 2 * CUSTOMERS, 3 * CUSTOMERS]
 
     def test_a_complete_batch_takes_no_message(self):
         shuffler = CountingShuffler()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 import importlib
+import os
+import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -219,18 +221,111 @@ def test_every_kind_of_object_in_a_notebook_counts(
     assert digests[0] == digests[2], "and nothing else counts"
 
 
-def test_what_python_cannot_take_apart_counts_by_its_address(
-    monkeypatch: pytest.MonkeyPatch,
+UNKNOWN = {
+    "lock": "__import__('threading').Lock()",
+    "many": "[[float(n)] for n in range(120_000)]",
+    "generator": "(n for n in ())",
+    "array with attributes": "type('Own', (np.ndarray,), {})(2)",
+    "list of numba": "numba.typed.List([1])",
+    "own ufunc": "np.frompyfunc(plain, 1, 1)",
+    "wrong reduction": "type('Own', (), {'__reduce__': lambda self: None})()",
+    "set of functions": "{plain, closed}",
+    "error": "type('Own', (), {'__reduce__': lambda self: 1 / 0})()",
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_nothing_is_known_of_code_with_what_python_cannot_take_apart(
+    monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     module = ModuleType("cells")
     monkeypatch.setitem(sys.modules, "cells", module)
-    exec("def maker():\n    return used", vars(module))
-    one, two = threading.Lock(), threading.Lock()
+    exec(MAKING.format(1), vars(module))
+    module.used = eval(UNKNOWN[kind], vars(module))  # type: ignore[attr-defined]
+    assert len({sources.code_hash(module.maker) for _ in range(3)}) == 3
+
+
+PAIRS = {
+    "order of arguments": ("def act(self, a, b): return 1", "def act(self, b, a): return 1"),
+    "keyword only": ("def act(self, a): return 1", "def act(self, *, a): return 1"),
+    "member with underscores": ("__scale__ = 1", "__scale__ = 2"),
+    "hook": (
+        "def __init_subclass__(cls): cls.x = 1",
+        "def __init_subclass__(cls): cls.x = 2",
+    ),
+    "names of two globals": ("def act(self): return one, two", "def act(self): return two, one"),
+    "method of an object": ("act = {'a': 1}.get", "act = {'a': 2}.get"),
+    "masked array": (
+        "act = np.ma.array([1, 2], mask=[0, 1])",
+        "act = np.ma.array([1, 2], mask=[1, 0])",
+    ),
+    "read-only mapping": ("act = MappingProxyType({'a': 1})", "act = MappingProxyType({'a': 2})"),
+    "pattern": ("act = re.compile('a')", "act = re.compile('b')"),
+    "named tuple": ("act = Pair(1)", "act = Pair(2)"),
+    "options of a compiler": ("act = numba.njit(plain)", "act = numba.njit(plain, fastmath=True)"),
+    "attribute of a function": ("act = with_(1)", "act = with_(2)"),
+    "metaclass": ("__metaclass__ = Meta1", "__metaclass__ = Meta2"),
+    "objects in an array": (
+        "act = np.array([(1, [1])], 'i4,O')",
+        "act = np.array([(1, [2])], 'i4,O')",
+    ),
+}
+AROUND = """
+import abc, re, numba, numpy as np
+from numpy import exp
+from types import MappingProxyType
+from collections import namedtuple
+import dpb_gym
+Pair = namedtuple("Pair", "a")
+result, exposed = None, {0}
+one, two = 1, 2
+def plain(x):
+    return exp(x)
+def with_(value):
+    def function(): pass
+    function.scale = value
+    return function
+class Meta1(type):
+    def __call__(cls): return 1
+class Meta2(type):
+    def __call__(cls): return 2
+class Base(dpb_gym.Agent, abc.ABC):
+    def other(self, x):
+        return self.result, x in {{'aa', 'bb', 'cc', 'dd'}}, plain
+class maker(Base):
+    {1}
+"""
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_changes_of_a_class_in_a_notebook_count(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     digests = []
-    for value in (one, two, one):
-        module.used = value  # type: ignore[attr-defined]
+    for line in (*PAIRS[kind], PAIRS[kind][0]):
+        module = ModuleType("cells")
+        monkeypatch.setitem(sys.modules, "cells", module)
+        exec(AROUND.format(1, line), vars(module))
+        if "metaclass" in kind:
+            module.maker = module.maker.__metaclass__("maker", (), {"__module__": "cells"})
         digests.append(sources.code_hash(module.maker))
-    assert digests[0] == digests[2] != digests[1]
+        copyreg._slotnames(module.maker)  # as copies of objects do
+        module.result = module.exposed = digests  # of these names are attributes only
+        assert sources.code_hash(module.maker) == digests[-1]
+    assert digests[0] != digests[1], "the change is noticed"
+    assert digests[0] == digests[2], "and nothing else counts"
+
+
+@pytest.mark.slow
+def test_code_of_a_notebook_has_one_digest_in_all_processes() -> None:
+    program = AROUND.format(1, "def act(self): return re.compile('a'), exp, np.random.normal")
+    program += "from dpb_gym.suites.code_digest import code_hash\nprint(code_hash(maker))"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in range(3)
+    }  # fmt: skip
+    assert len(digests) == 1
 
 
 def test_code_of_a_file_does_not_count_by_what_it_changes(shop: Path) -> None:
@@ -260,6 +355,8 @@ def test_modules_that_are_imported_in_other_ways_count(shop: Path, line: str, fi
         (shop / name).write_bytes(b"")
     with (shop / "base.py").open("a") as text:
         text.write(f"from importlib import import_module\ndef late():\n    {line}\n")
+    with (shop / "base.py").open("a") as text:
+        text.write(f"OTHERS = '.5', '..x', '.{'a' * 300}', 'keyed_shop.{'a' * 300}'\n")
     before = key()
     (shop / file).write_bytes(b"# changed")
     assert key() != before
