@@ -175,6 +175,7 @@ def check(
     """
     rows = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=own.id)
     generation, token = rows[0] if rows else (None, "")
+    token = str(token)  # a damaged table can have bytes
     if not own.wrote(token):  # each continuation has others
         raise CheckpointError(
             f"this session goes on elsewhere: {name} has generation {generation} of it, and this "
