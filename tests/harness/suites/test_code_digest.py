@@ -7,7 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
@@ -109,6 +109,25 @@ def test_what_a_changed_helper_computed_is_computed_again(shop: Path, tmp_path: 
     assert (again.final_regret("Own") != first).any()
 
 
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Return a function that makes a new module without a file, in which it runs a text."""
+
+    def made(text: str = "") -> Any:
+        module = ModuleType("cells")
+        monkeypatch.setitem(sys.modules, "cells", module)
+        exec(text, vars(module))
+        return module
+
+    return made
+
+
+def noticed(digests: list[str]) -> None:
+    """Check the digests of code, of changed code, and of the first code once more."""
+    assert digests[0] != digests[1], "the change is noticed"
+    assert digests[0] == digests[2], "and nothing else counts"
+
+
 CELLS = {
     "class": """
 class Mine(Base):
@@ -141,10 +160,9 @@ SHOWN = {"limit": 10**9, "raw": "0.0", "scale": 2.0, "bound": 1.5}
     ],
 )
 def test_code_of_a_notebook_counts_with_what_it_uses(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], same: bool
+    notebook: Any, changes: dict[str, Any], same: bool
 ) -> None:
-    module = ModuleType("cells")
-    monkeypatch.setitem(sys.modules, "cells", module)
+    module = notebook()
     digests = []
     for values in (SHOWN, SHOWN | changes):
         for name in ("base", "helper", "class"):  # cells that are run again
@@ -205,20 +223,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_object_in_a_notebook_counts(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_every_kind_of_object_in_a_notebook_counts(notebook: Any, kind: str) -> None:
     digests = []
     for value in (1, 2, 1):
-        module = ModuleType("cells")
-        monkeypatch.setitem(sys.modules, "cells", module)
-        exec(MAKING.format(value), vars(module))
-        module.used = eval(KINDS[kind].format(value), vars(module))  # type: ignore[attr-defined]
+        module = notebook(MAKING.format(value))
+        module.used = eval(KINDS[kind].format(value), vars(module))
         if kind != "default":
             module.maker.__defaults__ = ()
         digests.append(sources.code_hash(module.maker))
-    assert digests[0] != digests[1], "the change is noticed"
-    assert digests[0] == digests[2], "and nothing else counts"
+    noticed(digests)
 
 
 UNKNOWN = {
@@ -236,12 +249,10 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("kind", UNKNOWN)
 def test_nothing_is_known_of_code_with_what_python_cannot_take_apart(
-    monkeypatch: pytest.MonkeyPatch, kind: str
+    notebook: Any, kind: str
 ) -> None:
-    module = ModuleType("cells")
-    monkeypatch.setitem(sys.modules, "cells", module)
-    exec(MAKING.format(1), vars(module))
-    module.used = eval(UNKNOWN[kind], vars(module))  # type: ignore[attr-defined]
+    module = notebook(MAKING.format(1))
+    module.used = eval(UNKNOWN[kind], vars(module))
     assert len({sources.code_hash(module.maker) for _ in range(3)}) == 3
 
 
@@ -298,20 +309,17 @@ class maker(Base):
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-def test_changes_of_a_class_in_a_notebook_count(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_changes_of_a_class_in_a_notebook_count(notebook: Any, kind: str) -> None:
     digests = []
     for line in (*PAIRS[kind], PAIRS[kind][0]):
-        module = ModuleType("cells")
-        monkeypatch.setitem(sys.modules, "cells", module)
-        exec(AROUND.format(1, line), vars(module))
+        module = notebook(AROUND.format(1, line))
         if "metaclass" in kind:
             module.maker = module.maker.__metaclass__("maker", (), {"__module__": "cells"})
         digests.append(sources.code_hash(module.maker))
         copyreg._slotnames(module.maker)  # as copies of objects do
         module.result = module.exposed = digests  # of these names are attributes only
         assert sources.code_hash(module.maker) == digests[-1]
-    assert digests[0] != digests[1], "the change is noticed"
-    assert digests[0] == digests[2], "and nothing else counts"
+    noticed(digests)
 
 
 @pytest.mark.slow
@@ -370,10 +378,8 @@ class Proxy:
         raise RuntimeError("not now")
 
 
-def test_other_objects_that_code_uses_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("cells")
-    monkeypatch.setitem(sys.modules, "cells", module)
-    exec("def maker():\n    return request, pair", vars(module))
+def test_other_objects_that_code_uses_are_left_alone(notebook: Any) -> None:
+    module = notebook("def maker():\n    return request, pair")
     vars(module).update(request=Proxy(), pair=(1.0, Proxy()))
     digest = sources.code_hash(module.maker)
     module.pair = (2.0, Proxy())
