@@ -366,7 +366,8 @@ class Database:
                 raise
             self._connection = connection
             # a file that was open before a fork is the same one; its log is new
-            self._places = [*self._places[:1], *self._places_now()[bool(self._places) :]]
+            now = self._places_now()
+            self._places = [*(self._places or now)[:1], *now[1:]]
         opened: sqlite3.Connection = self._connection
         return opened
 

@@ -79,27 +79,33 @@ class CountingShuffler:
         header, once, bits = _read(message)
         # a batch whose ones were added in part would count as complete in another thread
         with self._lock:
-            number = header["batch"]
-            if number in self._complete:
-                raise ParameterError(f"batch {number} is complete: the message came too late")
-            fresh = _Open(header, np.zeros(header["coordinates"]))
-            batch = self._open.get(number, fresh)
-            # bits of different lengths would tell their senders apart
-            if batch.header != header:
-                raise ParameterError(
-                    f"other devices of batch {number} have {batch.header}, this one has {header}"
-                )
-            if once in batch.seen:
-                raise ParameterError("the message was taken already")
-            self._open[number] = batch
-            batch.seen.add(once)
-            batch.ones += [text.count("1") for text in bits]
-            if len(batch.seen) < header["customers"]:
-                return None
-            # a later message would be a batch of its own, without others to hide in
-            self._complete.add(number)
-            del self._open[number]
-            return {**header, "ones": [int(one) for one in batch.ones]}
+            return self._added(header, once, bits)
+
+    def _added(
+        self, header: dict[str, int], once: str, bits: Sequence[str]
+    ) -> dict[str, Any] | None:
+        """Add a message to its batch; return the batch if it is complete then."""
+        number = header["batch"]
+        if number in self._complete:
+            raise ParameterError(f"batch {number} is complete: the message came too late")
+        fresh = _Open(header, np.zeros(header["coordinates"]))
+        batch = self._open.get(number, fresh)
+        # bits of different lengths would tell their senders apart
+        if batch.header != header:
+            raise ParameterError(
+                f"other devices of batch {number} have {batch.header}, this one has {header}"
+            )
+        if once in batch.seen:
+            raise ParameterError("the message was taken already")
+        self._open[number] = batch
+        batch.seen.add(once)
+        batch.ones += [text.count("1") for text in bits]
+        if len(batch.seen) < header["customers"]:
+            return None
+        # a later message would be a batch of its own, without others to hide in
+        self._complete.add(number)
+        del self._open[number]
+        return {**header, "ones": [int(one) for one in batch.ones]}
 
 
 def _read(message: Mapping[str, Any]) -> tuple[dict[str, int], str, Sequence[str]]:

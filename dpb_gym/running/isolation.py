@@ -86,6 +86,7 @@ PLAN = 1 << 16
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a fork copies one thread
 BLANKS = {**PLACEHOLDERS, "available": True}
 """Placeholders in fields where they are not 0."""
+OWN_CHARGES = "an isolated agent charges what its releasers release, and nothing of its own"
 
 
 class _Held(NamedTuple):
@@ -528,9 +529,6 @@ def _stage(agent: Agent, charges: Any, link: Connection, message: Any) -> None:
     if agent.curator.charges != charges:
         raise AgentError(OWN_CHARGES)
     _send(link, [DONE, result])
-
-
-OWN_CHARGES = "an isolated agent charges what its releasers release, and nothing of its own"
 
 
 def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Releaser]]:

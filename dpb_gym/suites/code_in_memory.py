@@ -42,8 +42,7 @@ MADE = {
     "__static_attributes__", "__annotations__", "__annotate__", "__annotations_cache__",
     "__annotate_func__", "__abstractmethods__", "__parameters__", "__orig_bases__",
     "__type_params__", "__dataclass_fields__", "__dataclass_params__", "__protocol_attrs__",
-    "__non_callable_proto_members__", "_abc_impl",
-    "__slotnames__",
+    "__non_callable_proto_members__", "__slotnames__", "_abc_impl",
 }  # fmt: skip
 """Members that Python and its modules make, of what the class has anyway."""
 MOST_OBJECTS = 100_000

@@ -39,7 +39,8 @@ def columns_of(place: Path, names: Sequence[str]) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pq.read_schema(place)
+    meta = pq.read_metadata(place)
+    schema = meta.schema.to_arrow_schema()
     kinds = {name: schema.field(name).type for name in names}
     for name, kind in kinds.items():
         if not _is_value(kind):
@@ -47,14 +48,13 @@ def columns_of(place: Path, names: Sequence[str]) -> Any:
     texts = [name for name, kind in kinds.items() if _is_text(kind)]
     size = place.stat().st_size
     most = max(SMALL, _memory() // OF_MEMORY, MOST_RATIO * size)
+    # long texts that differ would be unpacked before they are counted
+    if sum(meta.row_group(k).total_byte_size for k in range(meta.num_row_groups)) > most:
+        raise _too_large(place, size, meta.num_rows, most)
     batches = []
     read = 0
     # a page of a text can be repeated as often as there are rows: it is counted before it is copied
-    with pq.ParquetFile(place, read_dictionary=texts) as file:
-        meta = file.metadata
-        # long texts that differ would be unpacked before they are counted
-        if sum(meta.row_group(k).total_byte_size for k in range(meta.num_row_groups)) > most:
-            raise _too_large(place, size, meta.num_rows, most)
+    with pq.ParquetFile(place, metadata=meta, read_dictionary=texts) as file:
         for batch in file.iter_batches(BATCH, columns=list(names)):
             columns = []
             for values in batch.columns:
